@@ -14,8 +14,6 @@ of steps. What may change per execution is a parameter (`shoal.pipelines.graph`)
 and `shoal check` validates the result.
 """
 
-from __future__ import annotations
-
 from shoal.launch import Launch
 from shoal.pipelines import step_names
 from shoal.pipelines.expressions import EXECUTION_ARN, EXECUTION_ID, Property, PropertyFile

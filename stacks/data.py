@@ -1,7 +1,5 @@
 """The stack of what one environment keeps: data, artifacts and logs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from constructs import Construct

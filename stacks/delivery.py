@@ -3,8 +3,6 @@ roles for each environment of an account. One stack per account and project, out
 person deploys it once, before any workflow can deploy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import aws_cdk as cdk

@@ -4,8 +4,6 @@ It is a stack of its own: it costs money while it exists, holds only copies, and
 deleted for one campaign.
 """
 
-from __future__ import annotations
-
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 

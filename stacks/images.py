@@ -5,8 +5,6 @@ CloudFormation builds nothing: `shoal deploy ENV` starts the projects, and the p
 reads the URIs that they published.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The sweeper, the keeper of pages, alarms, a budget and the dashboard of one environment."""
 
-from __future__ import annotations
-
 from constructs import Construct
 
 from shoal.constructs.monitoring.alarms import Alarms, MonthlyBudget

@@ -1,7 +1,5 @@
 """The network of one environment: where training and hosting run."""
 
-from __future__ import annotations
-
 from constructs import Construct
 
 from shoal.constructs.network import (

@@ -1,7 +1,5 @@
 """The pipeline of one workload with its roles, its functions and the teardown guard."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -6,8 +6,6 @@ pipeline, serving where a release is pinned. Monitoring needs data only, and com
 `packages/shoal/src/shoal/costs/plan.py` shows such an order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The endpoint that serves a pinned release, deployed blue/green and proven."""
 
-from __future__ import annotations
-
 import aws_cdk as cdk
 from aws_cdk import aws_sns as sns
 from constructs import Construct

@@ -1,7 +1,5 @@
 """What the tests of a team's repository share: its root, and its templates."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One workload runs from `cdk deploy` to its teardown on this machine, as `make demo` runs it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

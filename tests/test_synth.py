@@ -1,7 +1,5 @@
 """Every template passes all gates, and what would be deployed is what somebody reviewed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -8,8 +8,6 @@ overhead   one execution of dev's pipeline, by what its steps do
 Exit codes: 0 measured; 1 a contender failed; 2 wrong usage.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -5,8 +5,6 @@ Its packages are locked in dev/bench/requirements-peers.txt (`make lock`) and in
 them, while there is a network.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import subprocess

@@ -3,8 +3,6 @@ to 99 %; and what shoal-local costs: its start, the way to a script's first line
 processes the steps of a demo and what lies between them.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

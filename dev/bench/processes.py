@@ -1,7 +1,5 @@
 """Start what is measured: a process group of its own, chosen cores, a deadline."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

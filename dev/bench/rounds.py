@@ -5,8 +5,6 @@ A figure is the median of the rounds with the lowest and the highest; a ratio is
 each round first. The report says how busy the machine was, because a busy one measures little.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

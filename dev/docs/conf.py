@@ -5,8 +5,6 @@ tables become the tables of contents. Two pages get what programs say of themsel
 (by sphinx-click) and shoal-local's operations.
 """
 
-from __future__ import annotations
-
 import re
 import site
 import sys

@@ -6,8 +6,6 @@ and of moto's.
 prints the tables that `make docs` puts into the page of operations.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import tempfile

@@ -4,8 +4,6 @@ Files are ordered by what they took in the last run (pytest's cache), those with
 Files that share an expensive fixture stay on one worker.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from math import inf
 from typing import Any

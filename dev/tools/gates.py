@@ -13,8 +13,6 @@ The linters run next to pytest, which spreads its files over workers (pytest-xdi
 for taking long; each ends with its slowest tests.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

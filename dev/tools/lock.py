@@ -8,8 +8,6 @@ The versions of the local runtimes, the examples, SageMaker's SDKs and MLflow ar
 because some packages ask for what contradicts the others. Only their hashes are written.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -9,8 +9,6 @@ from outside. Where Linux refuses a network of its own, the command runs plainly
 Manual pages: unshare(2), user_namespaces(7), netdevice(7).
 """
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import os

@@ -8,8 +8,6 @@ empty value is as if it were not given: without environments it is every step of
 that trains, without one of them every step that has the other.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

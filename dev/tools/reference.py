@@ -4,8 +4,6 @@ them.
 .venv/bin/python -m dev.tools.reference
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

@@ -6,8 +6,6 @@ While the files name another version, this writes it into them, for a person to 
 it builds what is committed: twice, in different folders, and the bytes must be the same.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

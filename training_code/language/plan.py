@@ -5,8 +5,6 @@ tensor, from what `pytorch/` keeps; no number here is fitted. Tokens are taken t
 a step takes is not said: nobody has measured this model on AWS's GPUs.
 """
 
-from __future__ import annotations
-
 import runpy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -61,7 +59,7 @@ class Numbers:
     fused_norm: bool = False
 
     @classmethod
-    def of(cls, precision: str, sharding: str, *, fused_norm: bool) -> Numbers:
+    def of(cls, precision: str, sharding: str, *, fused_norm: bool) -> "Numbers":
         """Return them for two hyperparameters; `auto` is bf16 on every GPU that is asked for."""
         if precision in ("float64", "float32"):
             size = 8 if precision == "float64" else 4

@@ -7,8 +7,6 @@ It writes a file for each service, those of `TEST` to FOLDER/test, the others to
 FOLDER be new: what else is there would be learned from, too.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import hashlib

@@ -1,7 +1,5 @@
 """What no single answer shows: the same seed continues a text the same way, another does not."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """shoal-local with what pip brings and nothing more: what is missing is answered at once."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What packages/shoal-local/README.md says, typed in an empty virtual environment."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -3,8 +3,6 @@ fixture `sagemaker_local` by a pytest of its own that finds it by its entry poin
 without the option, exactly the file's with it, and each is recorded.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The wheel alone, away from the checkout: its content, and that it serves."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The repository's app for tests: ShoalApp with the stacks of `stacks/`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

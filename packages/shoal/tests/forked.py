@@ -8,8 +8,6 @@ The second has the folder, the environment, the output and the exit code of the 
 signals on; when it is killed, so is the command. Forking is safe, because imports start no threads.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

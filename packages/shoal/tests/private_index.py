@@ -1,7 +1,5 @@
 """A simple index on loopback that asks for user and password, with one package."""
 
-from __future__ import annotations
-
 import base64
 import io
 import threading

@@ -1,7 +1,5 @@
 """Which processes of this user still have to do with a folder."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

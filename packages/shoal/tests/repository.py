@@ -3,8 +3,6 @@
 `environments/` belongs to the user. A test that reads it breaks in every fork that edits it.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import shutil

@@ -3,8 +3,6 @@
 The layers themselves are contracts in pyproject.toml (`lint-imports`).
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -2,8 +2,6 @@
 Shoal brings: its checks and tests pass.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,10 +1,9 @@
 """The public surface is that of the last release, to which things may be added."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json
+import re
 import textwrap
 from collections.abc import Iterator
 from importlib import import_module
@@ -57,7 +56,8 @@ def arguments(group: str, value: Any) -> Iterator[Item]:
     for name, each in inspect.signature(made).parameters.items() if is_made else ():
         if each.annotation is not each.empty:  # self
             is_given = "" if each.default is each.empty else "="
-            yield group, f"{name}{is_given}:{each.annotation}".replace(" ", "")
+            kind = re.sub(r"[\w.]+\.(?=\w)", "", inspect.formatannotation(each.annotation))
+            yield group, f"{name}{is_given}:{kind}".replace(" ", "")
 
 
 def options() -> Iterator[Item]:

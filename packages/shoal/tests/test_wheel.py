@@ -1,7 +1,5 @@
 """The wheels alone, away from the checkout: a team starts from nothing else."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """A stand-in never takes the place of the library that it stands for."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import venv

@@ -1,7 +1,5 @@
 """Scripts written for Horovod train correctly with the stand-in, on two ranks under mpirun."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

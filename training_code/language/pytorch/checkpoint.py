@@ -9,8 +9,6 @@ Training goes on while a checkpoint is written: it waits for a copy of the state
 new name. Messages between ranks are sent by the main thread alone, as smddp's one group needs it.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import time

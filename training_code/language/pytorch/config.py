@@ -1,7 +1,5 @@
 """The sizes of a model, without torch: `plan.py` counts memory by them, where there is none."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import asdict, dataclass
@@ -40,7 +38,7 @@ class Config:
             )
 
     @classmethod
-    def of_depth(cls, depth: int, max_position_embeddings: int = 256) -> Config:
+    def of_depth(cls, depth: int, max_position_embeddings: int = 256) -> "Config":
         """Return the model of `depth` layers: 2 has 1.8 million parameters, 34 has 8.7 billion.
 
         The proportions are those of Llama 3 (arXiv 2407.21783, table 3): 128 of width a layer, 3.5

@@ -4,8 +4,6 @@ A batch depends on seed and step alone, not on the number of ranks, so that a st
 needs to go on.
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
@@ -64,7 +62,7 @@ class Corpus:
     sha256: str
 
     @classmethod
-    def read(cls, folder: Path, context: int, seed: int) -> Corpus:
+    def read(cls, folder: Path, context: int, seed: int) -> "Corpus":
         """Read a channel. Raise ValueError if it is too short for a single sequence."""
         row = read_channel(folder)
         if len(row) < 2 * context:

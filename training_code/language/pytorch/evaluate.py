@@ -5,8 +5,6 @@ arithmetic coding would reach (Shannon 1948). What gzip and xz need for the same
 to it.
 """
 
-from __future__ import annotations
-
 import gzip
 import lzma
 import math

@@ -7,8 +7,6 @@ it is a line of JSON per piece of text, `{"token": {"text": TEXT}}`, and then th
 which is the form of DJL's servers.
 """
 
-from __future__ import annotations
-
 import codecs
 import json
 import re

@@ -5,8 +5,6 @@ vocabulary). A saved model is a folder with `config.json` and `model.safetensors
 shapes of transformers' LlamaForCausalLM, which reads it too.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import struct

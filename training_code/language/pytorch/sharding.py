@@ -9,8 +9,6 @@
 All of them start from the same weights and compute the same steps.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Iterator

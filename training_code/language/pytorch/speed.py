@@ -1,7 +1,5 @@
 """What a step computes, what the device could have computed meanwhile, and where time goes."""
 
-from __future__ import annotations
-
 import itertools
 import time
 import timeit

@@ -8,8 +8,6 @@ give the same loss curve. Rank 0 prints the metrics that SageMaker's metric defi
 and saves the model.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import os

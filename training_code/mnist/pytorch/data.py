@@ -1,7 +1,5 @@
 """The digits as tensors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """Measures a trained model on the test digits, for evaluation.json."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -5,8 +5,6 @@ SageMaker's PyTorch serving container looks for these four functions. A request 
 or npy, float32 (N, 10).
 """
 
-from __future__ import annotations
-
 import io
 import json
 import tokenize

@@ -4,8 +4,6 @@ It turns uint8 images (N, 28, 28) into logits or probabilities (N, 10). A saved 
 with `model.pt` (the weights) and `model.json` (where they come from).
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

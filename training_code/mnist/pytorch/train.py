@@ -9,8 +9,6 @@ the same order and give the same loss curve. Rank 0 prints the metrics that Sage
 definitions look for, and writes all files. By hand, in the checkout, set PYTHONPATH=training_code.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import os

@@ -7,8 +7,6 @@ collectives instead of torch.distributed's, equal first weights by broadcast, an
 averages the gradients instead of a wrapped network.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping, Sequence

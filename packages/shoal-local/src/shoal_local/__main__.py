@@ -2,8 +2,6 @@
 `down` look after one that runs in another, `runtime` builds what stands for container images.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import gc

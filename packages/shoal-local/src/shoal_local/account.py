@@ -5,8 +5,6 @@ belongs to. A request about another account's resource goes to that account, if 
 allow it (see `authorization`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -81,8 +79,8 @@ class Account:
         number: str,
         folder: Path,
         shared: Shared,
-        others: Mapping[str, Account],
-        first: Account | None = None,
+        others: "Mapping[str, Account]",
+        first: "Account | None" = None,
     ) -> None:
         self.number, self.region = number, shared.region
         self._folder, self._shared, self._others = folder, shared, others

@@ -6,8 +6,6 @@ device or bomb reaches the machine. Links are refused wherever they point: follo
 failed in more than one library (CVE-2025-4517).
 """
 
-from __future__ import annotations
-
 import gzip
 import tarfile
 import zipfile

@@ -3,8 +3,6 @@
 Everything that a service does to another goes through here, over the AWS API.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -5,8 +5,6 @@
 - `AwsError`: a refusal or failure that the caller of an API gets as code, message and HTTP status.
 """
 
-from __future__ import annotations
-
 
 class EmulatorError(Exception):
     """The emulator cannot start or go on; `str()` is one sentence for a person."""

@@ -5,8 +5,6 @@ when it has grown. Every fault that happened is written to `faults.jsonl` in the
 that a test can tell a fault from a mere delay.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import json
 import threading

@@ -6,8 +6,6 @@ emulator left. A pid that the system has given to another program since is recog
 time and left alone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

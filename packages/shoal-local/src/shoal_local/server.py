@@ -4,8 +4,6 @@
 directory says where it listens.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import secrets

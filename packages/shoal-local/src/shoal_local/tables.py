@@ -1,7 +1,5 @@
 """Read the package's own tables, which are YAML."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

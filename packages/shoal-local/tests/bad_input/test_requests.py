@@ -2,8 +2,6 @@
 traceback.
 """
 
-from __future__ import annotations
-
 import base64
 import functools
 import json

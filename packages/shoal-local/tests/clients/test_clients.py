@@ -2,8 +2,6 @@
 came out of their jobs; and the blocks of docs/guides/clients.md, typed one after the other.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

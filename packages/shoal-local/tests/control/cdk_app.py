@@ -2,8 +2,6 @@
 functions.
 """
 
-from __future__ import annotations
-
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam

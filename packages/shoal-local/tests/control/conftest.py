@@ -2,8 +2,6 @@
 evaluator, whose Node process starts once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

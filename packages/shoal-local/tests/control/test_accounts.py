@@ -2,8 +2,6 @@
 grants. Two regions in one emulator, and requests that are signed for a region that it has not.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

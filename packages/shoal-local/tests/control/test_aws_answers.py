@@ -7,8 +7,6 @@ only shows the form): what was asked before anything was made is answered here w
 the same error code and the same form.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -5,8 +5,6 @@ nothing but the endpoint. `aws sqs` is left out: version 1 of the CLI ignores AW
 SQS and needs --endpoint-url.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import subprocess

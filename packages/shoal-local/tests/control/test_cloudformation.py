@@ -1,7 +1,5 @@
 """Stacks through the API, without the CDK: creation, updates, rollback, custom resources."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

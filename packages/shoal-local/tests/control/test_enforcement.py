@@ -1,7 +1,5 @@
 """Requests of roles to an emulator with --enforce-iam, and the refusals of each service."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from functools import partial

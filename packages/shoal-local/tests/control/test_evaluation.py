@@ -2,8 +2,6 @@
 which answers by the policies of the account, as the API reference says.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 functions; a pattern that is none is refused with the place of the mistake.
 """
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta

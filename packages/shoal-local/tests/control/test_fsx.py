@@ -2,8 +2,6 @@
 what a mounted directory shows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 they fail.
 """
 
-from __future__ import annotations
-
 import base64
 from pathlib import Path
 from types import SimpleNamespace

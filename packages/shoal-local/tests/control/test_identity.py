@@ -2,8 +2,6 @@
 which role, and what is written down of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Who gets an answer of the emulator, and how large a request may be."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -2,8 +2,6 @@
 on what programs publish.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -10,8 +10,6 @@ the emulator keeps in files.
 | checksums | `s3: put object checksum`, `s3: upload part checksum exception` |
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import zlib

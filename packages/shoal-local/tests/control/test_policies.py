@@ -9,8 +9,6 @@
 | quotas | quotas pages of IAM, S3 and KMS |
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -2,8 +2,6 @@
 has every parameter, against AWS's service authorization reference.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast

@@ -2,8 +2,6 @@
 Connections stay open while requests can be told apart, and end with it.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

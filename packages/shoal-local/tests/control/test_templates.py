@@ -9,8 +9,6 @@ names only what there is: `filled` leaves out what it cannot replace. Lists of i
 | capabilities, an export of another stack, a change set after a rollback | quoted by users of AWS |
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path

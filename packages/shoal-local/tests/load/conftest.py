@@ -2,8 +2,6 @@
 and how much memory a process had at its peak, as Linux counts it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

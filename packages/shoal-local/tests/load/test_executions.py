@@ -2,8 +2,6 @@
 answered. `make test-all` starts SHOAL_LOAD (30).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -6,8 +6,6 @@ The inputs of processing jobs are fetched by the same code
 SHOAL_LOAD_ARCHIVE_MIB (64) MiB of random bytes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from concurrent.futures import ThreadPoolExecutor

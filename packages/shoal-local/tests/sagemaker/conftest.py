@@ -2,8 +2,6 @@
 them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import io
 from collections.abc import Callable, Iterator

@@ -2,8 +2,6 @@
 that are checked too, and what looking at a stored document costs.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -188,7 +186,7 @@ class Counted(dict[str, Any]):
 
     copies = 0
 
-    def __deepcopy__(self, _memo: object) -> Counted:
+    def __deepcopy__(self, _memo: object) -> "Counted":
         Counted.copies += 1
         return self
 

@@ -2,8 +2,6 @@
 is written elsewhere.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

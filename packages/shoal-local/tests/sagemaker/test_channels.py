@@ -2,8 +2,6 @@
 the reasons why a job has none, and what a gateway endpoint of its VPC lets through.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@ alarms on what was really measured. The production variant: its instances, its c
 it cannot be.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections import Counter

@@ -2,8 +2,6 @@
 caller gets, at once or in parts. Models may be files below a prefix instead of an archive.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

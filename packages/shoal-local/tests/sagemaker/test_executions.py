@@ -2,8 +2,6 @@
 orders that cross the start or the end of what they are about; everything ends, once.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -2,8 +2,6 @@
 application of AWS's image; TensorFlow's models with the user's handlers.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

@@ -2,8 +2,6 @@
 and by the API.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from typing import Any

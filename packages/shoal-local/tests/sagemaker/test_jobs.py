@@ -2,8 +2,6 @@
 Completed means that the command ended well and every output was uploaded.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

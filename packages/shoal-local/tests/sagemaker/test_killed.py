@@ -2,8 +2,6 @@
 reason, nothing waits for ever, and no process is left.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

@@ -2,8 +2,6 @@
 come from the steps.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import re

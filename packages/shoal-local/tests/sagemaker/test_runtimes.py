@@ -2,8 +2,6 @@
 missing, and the first job that needs a runtime builds it.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

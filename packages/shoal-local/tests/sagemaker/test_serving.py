@@ -2,8 +2,6 @@
 under more requests than it computes at once.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import re

@@ -2,8 +2,6 @@
 instances wait for the next job that matches, and keep its cache.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

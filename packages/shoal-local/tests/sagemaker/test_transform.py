@@ -2,8 +2,6 @@
 answers are in S3.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Iterator

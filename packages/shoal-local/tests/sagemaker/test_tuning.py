@@ -1,7 +1,5 @@
 """Tuning jobs: real training jobs with values from ranges, and the best of them."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -6,8 +6,6 @@ Refusals of the AWS API stay botocore's own exceptions (`AWS_ERRORS`); `refusal(
 one line.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -4,8 +4,6 @@ command that builds one.
 `python -m shoal.images [NAME [REGION [WORKLOAD]]]` lists the recipes, or prints that command.
 """
 
-from __future__ import annotations
-
 import shlex
 import sys
 from pathlib import Path

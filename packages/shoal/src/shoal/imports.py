@@ -2,8 +2,6 @@
 the CDK's 176 MB of Python, and the CDK's library is unpacked. Most processes write neither.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 

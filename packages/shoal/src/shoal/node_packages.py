@@ -4,8 +4,6 @@
 integrity of each package. A repository without one gets those of this version of Shoal.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os

@@ -3,8 +3,6 @@
 No other module of the product starts one.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

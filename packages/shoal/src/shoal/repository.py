@@ -4,8 +4,6 @@ Everything goes through the git command, so hooks, identity and signing are the 
 made in a worktree of its own, so a failure leaves the user's branch and files alone.
 """
 
-from __future__ import annotations
-
 import hashlib
 import tempfile
 from collections.abc import Mapping, Sequence

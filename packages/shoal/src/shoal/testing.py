@@ -1,7 +1,5 @@
 """What the tests of a team's repository call: its templates, and what somebody reviewed of them."""
 
-from __future__ import annotations
-
 import json
 import os
 import warnings

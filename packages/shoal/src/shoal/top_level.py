@@ -2,8 +2,6 @@
 to: in the wheel, which packs them, or else in the checkout.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 _PACKED = Path(__file__).with_name("template") / "repository"

@@ -2,8 +2,6 @@
 is one line per mistake.
 """
 
-from __future__ import annotations
-
 import copy
 import os
 import shutil

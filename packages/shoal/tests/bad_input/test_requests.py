@@ -2,8 +2,6 @@
 requests to an endpoint, by one ValueError.
 """
 
-from __future__ import annotations
-
 import base64
 import importlib.util
 import io

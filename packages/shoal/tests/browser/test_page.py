@@ -2,8 +2,6 @@
 browser opens all pages, and each test reads one of them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -2,8 +2,6 @@
 patterns), and says what they came to.
 """
 
-from __future__ import annotations
-
 import argparse
 import fnmatch
 import signal

@@ -2,8 +2,6 @@
 documents of such an execution's end.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ port, lock or temporary file outlives the next start or `down`, nothing of the o
 new one, and the same stacks deploy into it and an execution succeeds.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence

@@ -6,8 +6,6 @@ bootstrap bucket, then one stack after the other. packages/shoal/tests/end_to_en
 stacks with the CLI.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import zipfile

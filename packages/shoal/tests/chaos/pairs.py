@@ -4,8 +4,6 @@ What must hold besides what holds for every case: the other succeeds, what it se
 until its own teardown, and no role of one asks for a change of what is the other's.
 """
 
-from __future__ import annotations
-
 import copy
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

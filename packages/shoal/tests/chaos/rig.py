@@ -2,8 +2,6 @@
 nothing left, nobody else touched.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import random

@@ -2,8 +2,6 @@
 most, and proof that it can report what it looks for.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

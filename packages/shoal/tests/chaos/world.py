@@ -6,8 +6,6 @@ live; retries and function timeouts are shortened through the same APIs by which
 change them.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import os
@@ -48,7 +46,7 @@ class World:
     """Start, deploy, disturb, stop. Everything it starts ends with `stop` or `kill`."""
 
     definition: dict[str, Any]
-    each: tuple[World, ...]
+    each: "tuple[World, ...]"
     """The world as each workload sees it. It is itself as the first one does."""
 
     def __init__(self, deployment: Deployment, folder: Path) -> None:
@@ -63,7 +61,7 @@ class World:
 
     @classmethod
     @contextmanager
-    def running(cls, deployment: Deployment, folder: Path, left: list[str]) -> Iterator[World]:
+    def running(cls, deployment: Deployment, folder: Path, left: list[str]) -> "Iterator[World]":
         """Yield a world that has been started; `left` gets what it leaves on the machine."""
         world = cls(deployment, folder)
         try:
@@ -101,7 +99,7 @@ class World:
         self.each = tuple(map(self._of, self.deployment.each))
         self.definition = self.each[0].definition
 
-    def _of(self, names: Names) -> World:
+    def _of(self, names: Names) -> "World":
         """The world as one workload sees it, with shorter times; all share the emulator."""
         world = copy.copy(self)
         world.names = names

@@ -1,7 +1,5 @@
 """One shoal-local with one registry for the tests of releases, and a checkout for each test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path

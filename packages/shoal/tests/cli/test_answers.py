@@ -2,8 +2,6 @@
 a team finds them.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import re

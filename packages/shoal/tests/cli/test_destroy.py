@@ -1,7 +1,5 @@
 """`shoal destroy` of what executions left, with the shipped sweeper, and of what serves."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from functools import partial

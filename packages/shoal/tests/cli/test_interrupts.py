@@ -2,8 +2,6 @@
 does not, and the command says so below its live view; `shoal local up` while one runs already.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -1,7 +1,5 @@
 """The command as a user meets it: messages and exit codes."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -2,8 +2,6 @@
 only what it may.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

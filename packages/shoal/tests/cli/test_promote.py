@@ -3,8 +3,6 @@
 Git and the registry are real.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

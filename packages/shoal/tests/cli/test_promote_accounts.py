@@ -1,7 +1,5 @@
 """A release goes from account to account: with whose identity, and in which words."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Everything that `shoal promote` verifies is refused when it is not as it should be."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Pins compared with shoal-local's registry, bucket, image repository and endpoint."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -212,7 +210,7 @@ class Serving:
     image: str = ""
     status: str = "InService"
 
-    def client(self, _service: str) -> Serving:
+    def client(self, _service: str) -> "Serving":
         return self
 
     in_region = client

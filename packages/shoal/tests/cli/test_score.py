@@ -1,7 +1,5 @@
 """`shoal run --score` until its execution starts, and what says how one starts."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """How events look, in a pipe and on a terminal."""
 
-from __future__ import annotations
-
 import io
 import re
 from datetime import UTC, datetime, timedelta

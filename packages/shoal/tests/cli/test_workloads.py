@@ -1,7 +1,5 @@
 """Verbs of an environment with several workloads: their words, releases, and what is deployed."""
 
-from __future__ import annotations
-
 import shutil
 import uuid
 from collections.abc import Mapping

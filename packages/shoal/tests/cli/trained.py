@@ -2,8 +2,6 @@
 with `--json`, read as a program reads it.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -89,7 +87,7 @@ class Checkout:
     root: Path
 
     @classmethod
-    def new(cls, folder: Path, state: Path, staging: str = ACCOUNT) -> Checkout:
+    def new(cls, folder: Path, state: Path, staging: str = ACCOUNT) -> "Checkout":
         """Make a checkout in the empty `folder`, with the shoal-local of `state`; `staging` is its
         account.
         """
@@ -205,7 +203,7 @@ class Registry:
         is_measured: bool = True,
         stored: bytes | None = None,
         files: Mapping[str, bytes] | None = None,
-    ) -> Package:
+    ) -> "Package":
         """Register a pending version as the pipeline's step Register does.
 
         `container` adds or replaces settings of its container; `stored` is what lies in place of
@@ -249,12 +247,12 @@ class Registry:
             self.replace(model, stored)
         return Package(arn, model)
 
-    def approved(self, status: str = "Approved", **changes: Any) -> Package:
+    def approved(self, status: str = "Approved", **changes: Any) -> "Package":
         package = self.register(**changes)
         self.judge(package, status)
         return package
 
-    def judge(self, package: Package, status: str) -> None:
+    def judge(self, package: "Package", status: str) -> None:
         self.sagemaker.update_model_package(ModelPackageArn=package.arn, ModelApprovalStatus=status)
 
     def own_image(self) -> tuple[str, str]:

@@ -1,7 +1,5 @@
 """The pages that people read, what is in them, and a checkout to type their commands into."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -2,8 +2,6 @@
 functions of docs/own-pipeline.md run as they stand there.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -4,8 +4,6 @@ Those of README, the checklist of the first run and the page about operating are
 `target: local` sends them to shoal-local.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -2,8 +2,6 @@
 one demo in it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -78,7 +76,7 @@ class Checkout:
         (folder / "tmp").mkdir()
         return cls(folder)
 
-    def with_environment(self, folder: Path, name: str, text: str = "") -> Checkout:
+    def with_environment(self, folder: Path, name: str, text: str = "") -> "Checkout":
         """In the empty `folder`: the same with one environment, which is that of the tests where no
         text is given.
         """
@@ -109,7 +107,7 @@ class Checkout:
                         process.communicate(timeout=_CLEAN_UP_S)
                 process.kill()
 
-    def run(self, *arguments: str, timeout_s: float = _TIMEOUT_S) -> Finished:
+    def run(self, *arguments: str, timeout_s: float = _TIMEOUT_S) -> "Finished":
         """Runs `shoal` to its end."""
         with self.running(*arguments) as process:
             output, _ = process.communicate(timeout=timeout_s)

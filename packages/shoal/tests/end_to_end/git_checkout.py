@@ -5,8 +5,6 @@ Its three environments have three accounts, are small enough for a laptop, and m
 everything else is as in the project.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 with the server's address and the experiment's name.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

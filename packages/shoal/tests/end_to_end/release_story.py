@@ -2,8 +2,6 @@
 and a revert. Each step is a command that a user would type.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 import time
@@ -55,7 +53,7 @@ class Traffic:
     answers: list[Answer] = field(default_factory=list)
     _stopping: threading.Event = field(default_factory=threading.Event)
 
-    def __enter__(self) -> Traffic:
+    def __enter__(self) -> "Traffic":
         self._thread = threading.Thread(target=self._send, name="traffic", daemon=True)
         self._thread.start()
         return self

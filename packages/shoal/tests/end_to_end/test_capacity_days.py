@@ -2,8 +2,6 @@
 foretold what AWS rejects, and the page tells what the job got, waited for and costs.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -2,8 +2,6 @@
 launcher the ranks have.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

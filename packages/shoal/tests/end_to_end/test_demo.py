@@ -7,8 +7,6 @@ counts is that of its day and a quarter more: raise it with a reason. What depen
 out of them: log lines go in batches, and the teardown's queue is polled.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -2,8 +2,6 @@
 from `shoal deploy` to `shoal destroy`: real CLI, stacks, pipeline, training.
 """
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

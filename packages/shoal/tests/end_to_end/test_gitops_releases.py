@@ -5,8 +5,6 @@ Nightly: the parts are tested each by itself in packages/shoal/tests/cli,
 packages/shoal/tests/functions and packages/shoal-local/tests/sagemaker.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A training, while it runs, and `shoal report` write one run of a real `mlflow server`."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

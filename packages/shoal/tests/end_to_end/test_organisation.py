@@ -2,8 +2,6 @@
 made, and data in a bucket of another account.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -2,8 +2,6 @@
 times as fast: who looks, what rings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

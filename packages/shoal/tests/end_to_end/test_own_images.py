@@ -2,8 +2,6 @@
 that asks who asks.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 deployed with the real CLI: it runs, and a manifest starts it.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

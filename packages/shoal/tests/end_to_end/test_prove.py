@@ -2,8 +2,6 @@
 and killed; whatever happens, the account is as empty as before.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -2,8 +2,6 @@
 policies of its roles enforced: on a clock sixty times as fast it starts executions, one at a time.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A model of scikit-learn from its script to scheduled scores, with the policies of the roles."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -5,8 +5,6 @@ Nightly: the parts are tested each by itself in packages/shoal/tests/cli and
 packages/shoal/tests/verbs.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

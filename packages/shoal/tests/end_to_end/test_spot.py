@@ -2,8 +2,6 @@
 checkpoint, and goes on from it elsewhere.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

@@ -4,8 +4,6 @@ AWS's toolkit, on a few digits.
 What the job says of itself is compared with the processes that the strategy is made of.
 """
 
-from __future__ import annotations
-
 import io
 import subprocess
 import tarfile

@@ -4,8 +4,6 @@ Which states of endpoints the deleter comes back for is in packages/shoal/tests/
 queue, and with endpoints of others, packages/shoal/tests/chaos runs it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

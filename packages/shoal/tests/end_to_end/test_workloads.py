@@ -2,8 +2,6 @@
 train, and those that are deployed again, too.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

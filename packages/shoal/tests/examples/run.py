@@ -4,8 +4,6 @@ It works in the tests' checkout, with their `dev`, which nobody edits for accoun
 example's `sdk` and its twin for TensorFlow. SageMaker's SDK is in `.shoal/examples`.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

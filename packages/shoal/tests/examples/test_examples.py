@@ -1,7 +1,5 @@
 """What can be said of the examples without SageMaker's SDK; `make examples` runs them."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

@@ -5,8 +5,6 @@ A process that has imported this module and boto3 forks for each invocation
 than most handlers.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

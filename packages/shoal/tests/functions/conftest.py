@@ -2,8 +2,6 @@
 custom resources.
 """
 
-from __future__ import annotations
-
 import urllib.request
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -5,8 +5,6 @@ It speaks the JSON 1.1 protocol. Its error messages are SageMaker's, as quoted b
 operator and by field reports.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field

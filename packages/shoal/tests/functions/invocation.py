@@ -1,7 +1,5 @@
 """Run a function's handler in a process of its own, as Lambda does, also against a small server."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

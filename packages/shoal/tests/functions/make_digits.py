@@ -5,8 +5,6 @@ Run `python -m tests.functions.make_digits FOLDER`, with the unpacked `t10k-imag
 `t10k-labels-idx1-ubyte` in FOLDER.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

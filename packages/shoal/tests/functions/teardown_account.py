@@ -1,7 +1,5 @@
 """An account in which one execution has made everything, and the teardown function in it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from typing import Any

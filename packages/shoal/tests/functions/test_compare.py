@@ -1,7 +1,5 @@
 """What an evaluation measured is compared with the newest version that somebody approved."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

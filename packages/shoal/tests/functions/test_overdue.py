@@ -1,7 +1,5 @@
 """Starts that did not happen in time, and manifests that start a run, on a real account."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

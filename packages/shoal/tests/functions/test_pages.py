@@ -1,8 +1,6 @@
 """The function that keeps pages, as it is packed; packages/shoal/tests/end_to_end/test_verbs.py
 runs it."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

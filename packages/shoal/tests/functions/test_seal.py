@@ -2,8 +2,6 @@
 nothing that was written later.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import threading

@@ -1,7 +1,5 @@
 """What one copy or one object cannot seal: large archives in parts, and models kept as files."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib

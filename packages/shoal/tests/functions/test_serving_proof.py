@@ -1,7 +1,5 @@
 """The proof of a deployment: whether a real endpoint of the emulator is what was deployed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator

@@ -2,8 +2,6 @@
 requests as they are, and its expectations judge.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile

@@ -3,8 +3,6 @@ repeatable, never forgotten. The sweeper deletes what executions left behind, an
 not read.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -2,8 +2,6 @@
 is called done that is not, no invocation outlives its time, and the next tries finish.
 """
 
-from __future__ import annotations
-
 import random
 import threading
 import time

@@ -1,7 +1,5 @@
 """The templates of dev, prod, and dev with everything that is optional; and the evaluator."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

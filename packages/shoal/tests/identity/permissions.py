@@ -2,8 +2,6 @@
 the emulator's request log what was deployed and what each role asked IAM.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

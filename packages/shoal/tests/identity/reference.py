@@ -6,8 +6,6 @@ the statement names, or when a condition key is not there for an action on such 
 nothing of the sort, the statement just never matches.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

@@ -5,8 +5,6 @@ An id that CloudFormation would generate is the logical id in the form of such a
 NetworkTrainingSubnet...`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -2,8 +2,6 @@
 another account, and a hostile training job's.
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections.abc import Iterator

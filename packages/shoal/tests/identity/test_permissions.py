@@ -4,8 +4,6 @@ synthesised templates; what holds for every role; and that workloads share nothi
 packages/shoal/tests/end_to_end/test_demo.py asks about what an execution really does.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

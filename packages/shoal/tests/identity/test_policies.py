@@ -5,8 +5,6 @@ IAM accepts a policy with an action that does not take its resource or its condi
 never matches, and what it should allow fails on AWS. cfn-lint looks at the names of actions only.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

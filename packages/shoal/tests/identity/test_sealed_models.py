@@ -4,8 +4,6 @@ but what was evaluated; whoever serves has its own copy, and needs nobody.
 Live: dev, which trains, and staging, which serves, in two accounts, policies enforced.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """The recipes are built from the compatibility tables, for every region, with files that exist."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

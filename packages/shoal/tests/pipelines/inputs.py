@@ -2,8 +2,6 @@
 training sections alone or with the scripts of the shipped workload.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A user's function: the standard pipeline with a step of each type that it has none of."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from pipelines.training import training_pipeline as standard

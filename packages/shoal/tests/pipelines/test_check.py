@@ -1,7 +1,5 @@
 """`check` finds what would fail at deployment or later, and says it with file, key and value."""
 
-from __future__ import annotations
-
 import json
 from datetime import date
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a run may cost before it begins, from prices with sources."""
 
-from __future__ import annotations
-
 import datetime
 from typing import Any
 

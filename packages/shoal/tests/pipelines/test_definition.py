@@ -2,8 +2,6 @@
 them, with limits for the role.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Graph, expressions, retries and arguments that SageMaker would refuse are refused here."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

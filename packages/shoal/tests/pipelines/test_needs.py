@@ -1,7 +1,5 @@
 """What a workload says of its ranks and channels decides where they run and what they read."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

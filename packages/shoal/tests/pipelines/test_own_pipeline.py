@@ -1,7 +1,5 @@
 """A pipeline that a user's function returns, with steps of types that Shoal's has none of."""
 
-from __future__ import annotations
-
 import importlib
 import itertools
 import re

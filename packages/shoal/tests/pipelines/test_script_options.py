@@ -1,7 +1,5 @@
 """The options of scripts: all that argparse lets a script say, and what a workload gives them."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

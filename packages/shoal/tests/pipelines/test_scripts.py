@@ -1,7 +1,5 @@
 """What the scripts lack is told before a job is paid for."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Today's tables accept each, or say why not. Instances, versions and images have disappeared since.
 """
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

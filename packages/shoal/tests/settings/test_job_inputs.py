@@ -1,7 +1,5 @@
 """What jobs are given: channels of data, and secrets, of which files have only the names."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

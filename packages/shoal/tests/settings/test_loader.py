@@ -2,8 +2,6 @@
 strategies.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

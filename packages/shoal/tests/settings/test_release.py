@@ -1,7 +1,5 @@
 """Pinned releases: their file, whose registry and bucket they are of, and who takes them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The JSON schema that editors use says what the loader says."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

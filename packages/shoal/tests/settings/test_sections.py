@@ -3,8 +3,6 @@ of their keys: names, subnets, bounds of gates, waits, after how many hours with
 schedule has missed a time.
 """
 
-from __future__ import annotations
-
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """An environment with several workloads: one view for each, and one line for each mistake."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A workload's file and its own smoke test: what they give, and one line for each mistake."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -2,8 +2,6 @@
 environments of templates.yaml. The gates are off; test_rules has them on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path

@@ -2,8 +2,6 @@
 line for a user's mistake.
 """
 
-from __future__ import annotations
-
 import filecmp
 import json
 import os

@@ -4,8 +4,6 @@ validator and our own rules.
 The cases that use most pass cfn-lint in every region of smddp.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator

@@ -5,8 +5,6 @@ The callers may do everything by the policies of their own account, so that only
 refuse.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

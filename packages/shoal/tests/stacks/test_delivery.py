@@ -3,8 +3,6 @@
 Synthesised by the app with the gates on.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

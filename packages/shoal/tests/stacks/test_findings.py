@@ -5,8 +5,6 @@ are only reported (NIST 800-53 R5 and Serverless) are answered in docs/security-
 `python -m tests.stacks.test_findings` prints all of them, for a review.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tempfile

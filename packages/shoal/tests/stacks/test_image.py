@@ -2,8 +2,6 @@
 script does what it says.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

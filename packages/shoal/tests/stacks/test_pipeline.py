@@ -2,8 +2,6 @@
 the sweeper, the alarms and who hears them, the budget, the dashboard.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -2,8 +2,6 @@
 waits for. templates.yaml has what the settings decide.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

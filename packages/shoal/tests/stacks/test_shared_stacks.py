@@ -2,8 +2,6 @@
 templates.yaml.
 """
 
-from __future__ import annotations
-
 import fnmatch
 from typing import Any
 

@@ -7,8 +7,6 @@ an export that another, deployed before with other settings, still imports: Clou
 that (user guide, "Fn::ImportValue").
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tempfile

@@ -1,7 +1,5 @@
 """A small set of real digits, and one undisturbed training job that many tests use."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -2,8 +2,6 @@
 share gradients, and agree on a precision.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib

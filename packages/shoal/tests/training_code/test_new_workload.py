@@ -3,8 +3,6 @@ its own smoke test asks; and what runs before any script: installing requirement
 options.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -2,8 +2,6 @@
 goes on after it was killed or stopped.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import os

@@ -1,7 +1,5 @@
 """The templates of trainers: two ranks, every family, a base, adapters, and a run that goes on."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -1,7 +1,5 @@
 """Runs training_code/mnist/pytorch as a training job would, on small sets of real digits."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

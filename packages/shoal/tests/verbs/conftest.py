@@ -1,7 +1,5 @@
 """One real shoal-local for the whole folder, and small helpers."""
 
-from __future__ import annotations
-
 import json
 import os
 import uuid

@@ -1,7 +1,5 @@
 """Datasets: what is uploaded and from where, what is refused, and what an execution needs."""
 
-from __future__ import annotations
-
 import os
 import re
 from contextlib import nullcontext

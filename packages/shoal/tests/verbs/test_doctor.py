@@ -1,7 +1,5 @@
 """The doctor against shoal-local: every question has an answer, before anything is spent."""
 
-from __future__ import annotations
-
 import threading
 import uuid
 from collections.abc import Iterator

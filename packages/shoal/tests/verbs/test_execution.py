@@ -1,7 +1,5 @@
 """Executions against shoal-local's API, their parameters, and the phases of a verb."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from pathlib import Path

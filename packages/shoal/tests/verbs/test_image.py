@@ -2,8 +2,6 @@
 have one digest, and serve a commit's code.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io
@@ -127,7 +125,7 @@ class OneAtATime:
     def __init__(self, *ids: str) -> None:
         self.running, self.started = list(ids), list[str]()
 
-    def client(self, _service: str) -> OneAtATime:
+    def client(self, _service: str) -> "OneAtATime":
         return self
 
     is_local, description = False, "an account"

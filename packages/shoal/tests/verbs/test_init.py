@@ -1,7 +1,5 @@
 """What `shoal init` and `shoal new` write is small and right; what is wrong writes nothing."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy

@@ -1,7 +1,5 @@
 """What shoal-local has of an environment: its schedules, and all its resources by owner."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A step's log in CloudWatch Logs, its last lines, and an execution that is followed to its end."""
 
-from __future__ import annotations
-
 import time
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -92,7 +90,7 @@ class PagesWithAnEmptyOne:
 
     pages: ClassVar = {None: (["one"], "1"), "1": ([], "2"), "2": (["two"], "3"), "3": ([], "3")}
 
-    def get_paginator(self, _: str) -> PagesWithAnEmptyOne:
+    def get_paginator(self, _: str) -> "PagesWithAnEmptyOne":
         return self
 
     def paginate(self, **_: str) -> list[dict[str, list[dict[str, str]]]]:
@@ -131,7 +129,7 @@ class Streams:
     def __init__(self, **days: tuple[int, int]) -> None:
         self._days = days
 
-    def get_paginator(self, _: str) -> Streams:
+    def get_paginator(self, _: str) -> "Streams":
         return self
 
     def paginate(self, **_: str) -> list[dict[str, Any]]:

@@ -2,8 +2,6 @@
 packages/shoal/tests/end_to_end/test_mlflow.py has a real server.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Facts that only the API knows of a network, asked of shoal-local's EC2."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

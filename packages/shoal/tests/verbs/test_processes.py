@@ -1,7 +1,5 @@
 """Real child processes: any program, shoal-local, and the CDK CLI."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

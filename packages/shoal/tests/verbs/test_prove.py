@@ -1,7 +1,5 @@
 """A proof: its lines and the pages they are about, what it records, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

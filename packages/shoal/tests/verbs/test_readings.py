@@ -1,7 +1,5 @@
 """What the page of a run reads: its sweep, gates, answers, lineage, and of a log what it keeps."""
 
-from __future__ import annotations
-
 import json
 import runpy
 import uuid
@@ -41,7 +39,7 @@ class Log:
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def get_paginator(self, _: str) -> Log:
+    def get_paginator(self, _: str) -> "Log":
         return self
 
     def paginate(self, **request: Any) -> list[dict[str, Any]]:

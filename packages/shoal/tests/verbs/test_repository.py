@@ -1,7 +1,5 @@
 """A team's git repository: questions about it, commits in it, and what an upgrade does to it."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

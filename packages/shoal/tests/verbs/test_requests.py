@@ -1,7 +1,5 @@
 """Requests: where they go, what they carry, and endpoints that answer them."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator

@@ -2,8 +2,6 @@
 what the checkout makes of it.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Destroying, against the emulator; packages/shoal/tests/end_to_end destroys whole environments."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A team's repository goes over three made-up versions, with wheels, git and a package index."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 import zipfile

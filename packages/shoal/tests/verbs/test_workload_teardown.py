@@ -1,7 +1,5 @@
 """Destroying one of several workloads, and all of them, in stacks that shoal-local really has."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from typing import Any

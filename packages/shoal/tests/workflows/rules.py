@@ -4,8 +4,6 @@ of `shoal` in their scripts.
 The rules are about roles in AWS, time and scripts that bash cannot read. Nothing is run.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

@@ -3,8 +3,6 @@
 Both scripts do what they say. Nothing here has run on GitHub.
 """
 
-from __future__ import annotations
-
 import copy
 import io
 import json

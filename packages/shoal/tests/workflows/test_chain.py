@@ -2,8 +2,6 @@
 promote.yml is about.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The workflows are well formed, safe, and call what exists. Nothing here has run on GitHub."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The runtime, and one run of each probe script for all tests that read it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

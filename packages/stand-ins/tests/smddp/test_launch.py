@@ -2,8 +2,6 @@
 Wrong instance types and missing launchers are refused before training.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

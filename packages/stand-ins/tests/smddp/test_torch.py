@@ -3,8 +3,6 @@ strict mode; which collectives backend "smddp" has, in strict mode and without i
 under mpirun, which MPI really carries, is right in every type, size and layout that gloo takes.
 """
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any

@@ -10,8 +10,6 @@ programs, because schedules call those. It ends now, not at a full minute. Alarm
 AWS's other services keep the state that was set. Nobody is notified of any alarm.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import operator

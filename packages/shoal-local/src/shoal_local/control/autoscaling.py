@@ -4,8 +4,6 @@ The store is ours: moto lacks tags, keeps a target's policies after deregistrati
 ValidationException where AWS says ObjectNotFoundException.
 """
 
-from __future__ import annotations
-
 import re
 import threading
 import uuid

@@ -5,8 +5,6 @@ Events come from PutEvents and from the emulator's services. Threads deliver the
 targets' resource policies allow it. Other targets are refused by PutTargets.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re

@@ -4,8 +4,6 @@ What a stack of Shoal, or a client that looks at it, does not send is refused by
 Amazon FSx API reference. The codes are documented; where it gives no wording, the message is ours.
 """
 
-from __future__ import annotations
-
 import secrets
 import shutil
 import threading

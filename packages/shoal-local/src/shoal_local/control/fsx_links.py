@@ -8,8 +8,6 @@ The service-linked role is created, used and deleted as FSx does it. Source: FSx
 guide, "Using service-linked roles" and "Working with server-side encrypted Amazon S3 buckets".
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

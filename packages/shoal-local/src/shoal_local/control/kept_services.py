@@ -10,8 +10,6 @@ A quota is 20 at first, or what SHARED says, and limits no job. A request for an
 granted at once, and that limits training jobs. Names are AWS's, codes of instance types are not.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Mapping

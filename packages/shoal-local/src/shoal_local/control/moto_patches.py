@@ -9,8 +9,6 @@
 - S3's bodies, checksums and lists of versions: see `control.s3`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import threading

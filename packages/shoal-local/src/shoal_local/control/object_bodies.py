@@ -5,8 +5,6 @@ Here its value is a `Body`, which supports what moto does with it: a length, sli
 blocks. Smaller objects are bytes, as before.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib
@@ -49,7 +47,7 @@ class Body:
         self._file, self._start, self._length = file, start, length
 
     @classmethod
-    def of(cls, file: Any, length: int) -> Body:
+    def of(cls, file: Any, length: int) -> "Body":
         """Return the first `length` bytes of an open file, which may then be closed."""
         file.flush()
         return cls(io.FileIO(os.dup(file.fileno()), "rb"), 0, length)
@@ -60,11 +58,11 @@ class Body:
     def __len__(self) -> int:
         return self._length
 
-    def __deepcopy__(self, _memo: dict[int, Any]) -> Body:
+    def __deepcopy__(self, _memo: dict[int, Any]) -> "Body":
         """Return itself, as it never changes: moto copies whole objects to list their versions."""
         return self
 
-    def __getitem__(self, part: slice) -> Body:
+    def __getitem__(self, part: slice) -> "Body":
         start, stop, _ = part.indices(self._length)
         return Body(self._file, self._start + start, max(0, stop - start))
 

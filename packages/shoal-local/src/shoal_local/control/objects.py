@@ -13,8 +13,6 @@
   structure".
 """
 
-from __future__ import annotations
-
 import base64
 import itertools
 import time

@@ -7,8 +7,6 @@ One-time schedules, `at(...)`, are refused by name. Source: EventBridge Schedule
 once).
 """
 
-from __future__ import annotations
-
 import re
 import threading
 import time

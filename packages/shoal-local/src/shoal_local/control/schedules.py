@@ -5,8 +5,6 @@ window, the call comes at its beginning. A target is called with the schedule's 
 AWS's errors; what failed goes to the dead-letter queue.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import threading

@@ -6,8 +6,6 @@ A service that is complete here refuses the operations that it lacks; for the ot
 them. Every other service is refused by name, so that no request leaves this process for AWS.
 """
 
-from __future__ import annotations
-
 import io
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence

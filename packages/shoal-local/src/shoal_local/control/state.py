@@ -2,8 +2,6 @@
 crash.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

@@ -5,8 +5,6 @@ far it is, and a lock makes a second builder wait. What a builder left unfinishe
 built from the start. A change of a stand-in only installs that package again.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import fcntl

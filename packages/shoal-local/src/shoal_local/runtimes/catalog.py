@@ -1,7 +1,5 @@
 """The runtimes, images and instance types of `images.yaml`."""
 
-from __future__ import annotations
-
 import fnmatch
 import functools
 import hashlib

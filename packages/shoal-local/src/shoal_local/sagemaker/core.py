@@ -1,7 +1,5 @@
 """What every part of the service works with: control plane, store, settings and child processes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -1,7 +1,5 @@
 """The errors that SageMaker answers, worded as in its API reference and in users' reports."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial

@@ -4,8 +4,6 @@ Names, units and dimensions: SageMaker developer guide, "Amazon SageMaker AI met
 CloudWatch", and "Define metrics".
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from shoal_local.context import Measurement

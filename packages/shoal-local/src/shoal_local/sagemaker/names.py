@@ -1,7 +1,5 @@
 """ARNs, identifiers and instants in SageMaker's form."""
 
-from __future__ import annotations
-
 import random
 import string
 import time

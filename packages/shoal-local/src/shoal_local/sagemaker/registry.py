@@ -3,8 +3,6 @@
 A group's policy says who in other accounts may use its versions.
 """
 
-from __future__ import annotations
-
 import json
 from typing import ClassVar
 

@@ -5,8 +5,6 @@ What a request names (roles, subnets, security groups, keys) must exist: SageMak
 before it starts anything.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -50,7 +48,7 @@ class Kind:
         return f"{self.noun}Status"
 
     @classmethod
-    def read(cls, store: str, row: Mapping[str, Any]) -> Kind:
+    def read(cls, store: str, row: Mapping[str, Any]) -> "Kind":
         """Return the kind of a row in `kinds.yaml`."""
         noun, listed = row["noun"], row["list"]
         listing = Listing(

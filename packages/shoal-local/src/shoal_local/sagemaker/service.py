@@ -5,8 +5,6 @@ Every request is checked against botocore's input shape, and every response agai
 shape.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re

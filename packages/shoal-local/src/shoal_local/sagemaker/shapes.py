@@ -5,8 +5,6 @@ typing mistake is seen here and not on AWS: an unknown field is an error, and so
 wrong type that AWS might coerce.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import re

@@ -8,8 +8,6 @@ Creation/LastModifiedTimeAfter/Before. The caller applies any other filter that 
 is refused by name.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import copy

@@ -1,7 +1,5 @@
 """Programs that tests run to their end, and ports for servers that are told theirs."""
 
-from __future__ import annotations
-
 import random
 import socket
 import subprocess

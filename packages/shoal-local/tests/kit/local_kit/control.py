@@ -2,8 +2,6 @@
 queues and stacks in it.
 """
 
-from __future__ import annotations
-
 import http.client
 import io
 import itertools
@@ -29,7 +27,7 @@ COUNTER = itertools.count()
 @contextmanager
 def running(
     state_dir: Path, *options: str, environment: Mapping[str, str] | None = None
-) -> Iterator[Account]:
+) -> "Iterator[Account]":
     """Yield the account of an emulator on which schedules run fast."""
     options = ("--schedule-speed", "60", *options)
     with emulator(state_dir, *options, environment=environment) as local:

@@ -2,8 +2,6 @@
 to call them many times at once.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -7,8 +7,6 @@ answer is a line with its exit status, negative for a signal. Forking is safe be
 start no threads.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

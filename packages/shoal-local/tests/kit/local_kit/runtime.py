@@ -1,7 +1,5 @@
 """Starts scripts with the runtime's interpreter, alone or as ranks, and collects their output."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

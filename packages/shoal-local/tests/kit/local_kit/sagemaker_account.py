@@ -2,8 +2,6 @@
 bucket, and short requests.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import io
@@ -38,7 +36,7 @@ class Account(LocalAccount):
     """One emulator's account, as its users see it."""
 
     @classmethod
-    def at(cls, local: LocalAccount) -> Account:
+    def at(cls, local: LocalAccount) -> "Account":
         """The account of an emulator, with the role `jobs`, a bucket, code and data."""
         account = cls(local.endpoint, local.state_dir, local.number)
         make_role(account.client("iam"), "jobs", {"Service": "sagemaker.amazonaws.com"})

@@ -1,7 +1,5 @@
 """Tables of cases in YAML, next to the tests that run them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ person, a script or a program might put where something else belongs.
 With SHOAL_FUZZ=300 it tries 300 new ones (`make fuzz`, `make test-all`).
 """
 
-from __future__ import annotations
-
 import copy
 import os
 from typing import Any

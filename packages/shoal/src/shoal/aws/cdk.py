@@ -4,8 +4,6 @@ target.
 Each command writes a log file of its own.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -3,8 +3,6 @@
 A verb takes one `Report` and calls it with these values.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -2,8 +2,6 @@
 of their jobs.
 """
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping

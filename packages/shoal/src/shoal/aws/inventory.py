@@ -5,8 +5,6 @@ again. Records that AWS keeps for ever by design (ended training jobs, deleted s
 running jobs are included.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -61,7 +59,7 @@ class Owner:
         others: tuple[str, ...] = (),
         workloads: Iterable[Names] = (),
         kept: frozenset[str] = frozenset(),
-    ) -> Owner:
+    ) -> "Owner":
         """Return the owner for an environment with its `workloads`, or for one of them."""
         own = ((WORKLOAD_TAG, names.prefix),) if names.is_one_of_several else ()
         tags, prefixes = (*_environment_tags(names), *own), (each.prefix for each in workloads)

@@ -1,7 +1,5 @@
 """What a step printed, from CloudWatch Logs."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping

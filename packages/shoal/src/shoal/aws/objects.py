@@ -1,7 +1,5 @@
 """Objects of S3, images of ECR and parameters by their addresses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -69,7 +67,7 @@ class EcrImage:
     digest: str
 
     @classmethod
-    def of(cls, uri: str) -> EcrImage | None:
+    def of(cls, uri: str) -> "EcrImage | None":
         """Return the image, or None if it is not in ECR."""
         host, _, path = uri.partition("/")
         account, *parts = host.split(".")

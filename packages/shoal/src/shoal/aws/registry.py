@@ -1,7 +1,5 @@
 """The model registry: read the versions of a group, and approve one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime

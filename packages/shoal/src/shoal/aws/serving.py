@@ -1,7 +1,5 @@
 """The endpoint that serves an environment's release, as it is now."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -5,8 +5,6 @@ deletion of those that `cdk destroy` does not see.
 describes.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator

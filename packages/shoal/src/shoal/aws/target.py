@@ -2,8 +2,6 @@
 of the user's.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -106,7 +104,7 @@ class Target:
         loopback = loopback_variables(self.endpoint_url, self.account, self.secret)
         return offline_environment(inherited) | region | loopback
 
-    def in_region(self, region: str) -> Target:
+    def in_region(self, region: str) -> "Target":
         """Return the same account in another region."""
         return replace(self, region=region)
 

@@ -4,8 +4,6 @@ A call is a process `shoal VERB --json`, its answer that document with what othe
 data. Verbs that change something are there only for environments of the account that was allowed.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -4,8 +4,6 @@
 with `--json` keeps its facts. Then stdout has only the document, and stderr what else is printed.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ Ctrl-C, SIGTERM and SIGHUP are one KeyboardInterrupt: the first signal interrupt
 cannot disturb the clean-up.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

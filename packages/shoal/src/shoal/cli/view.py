@@ -1,7 +1,5 @@
 """Events as lines with the time of day; on a terminal, a last line shows what goes on now."""
 
-from __future__ import annotations
-
 import textwrap
 import time
 from collections.abc import Hashable
@@ -43,7 +41,7 @@ class View:
         self._next_progress_at: dict[Hashable, float] = {}
         self._trained_by: Parts | None = None
 
-    def __enter__(self) -> View:
+    def __enter__(self) -> "View":
         if self._last_line:
             self._last_line.start()
         return self

@@ -3,8 +3,6 @@
 Importing it chooses the Node.js that the CDK's library runs on, so it comes before `aws_cdk`.
 """
 
-from __future__ import annotations
-
 import os
 from importlib.util import find_spec
 from pathlib import Path

@@ -4,8 +4,6 @@ With the context key `shoal:raw-findings` nothing is acknowledged and two furthe
 run: for the report, not as a gate.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence

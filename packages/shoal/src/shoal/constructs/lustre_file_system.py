@@ -5,8 +5,6 @@ Lustre 2.10 (which can have none), and accepts a PERSISTENT_2 file system withou
 `shoal.settings.sections.file_system` checks which combinations exist.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import aws_cdk as cdk

@@ -1,7 +1,5 @@
 """A serverless MLflow App of SageMaker's, which keeps the files of runs in the artifact bucket."""
 
-from __future__ import annotations
-
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sagemaker as sagemaker
 from aws_cdk import aws_ssm as ssm

@@ -2,8 +2,6 @@
 VPC.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypeVar, cast
 

@@ -1,7 +1,5 @@
 """What starts the pipeline by itself, schedules and manifests, and the alarms on that."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection
 from typing import Any

@@ -2,8 +2,6 @@
 endpoint configuration.
 """
 
-from __future__ import annotations
-
 import hashlib
 
 import aws_cdk as cdk

@@ -2,8 +2,6 @@
 proof that a new release is live.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -2,8 +2,6 @@
 settings of its log groups.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import aws_cdk as cdk

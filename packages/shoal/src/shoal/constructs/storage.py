@@ -2,8 +2,6 @@
 sealed models.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """The guard and the sweeper, which delete what executions leave."""
 
-from __future__ import annotations
-
 import json
 
 import aws_cdk as cdk

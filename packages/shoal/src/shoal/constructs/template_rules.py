@@ -12,8 +12,6 @@ and cdk-nag accept.
 What environment files say of file systems, schedules and names is checked when they are read.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """The stacks of an environment and what they cost, at rest and while an execution runs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

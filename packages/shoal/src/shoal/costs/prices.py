@@ -2,8 +2,6 @@
 none.
 """
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,7 +23,7 @@ class Price:
     is_estimate: bool
     """Whether the number is not from the price list of this region."""
 
-    def times(self, quantity: float) -> Price:
+    def times(self, quantity: float) -> "Price":
         return Price(self.usd_per_hour * quantity, self.source, self.date, self.is_estimate)
 
 

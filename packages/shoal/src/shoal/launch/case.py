@@ -2,8 +2,6 @@
 should know although the training can run.
 """
 
-from __future__ import annotations
-
 import datetime
 import re
 from collections.abc import Iterator, Mapping
@@ -146,7 +144,7 @@ class Case:
     """The organisation's, which requirements.txt is installed from."""
 
     @classmethod
-    def of(cls, training: Training, region: str, code: SourceCode) -> Case:
+    def of(cls, training: Training, region: str, code: SourceCode) -> "Case":
         """Look up what the tables say of `training`."""
         framework, version = training.framework, training.framework_version
         images, image = tables.image_tags(framework), aws_image(training.image_uri)

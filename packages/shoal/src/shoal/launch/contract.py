@@ -12,8 +12,6 @@ mpirun line, before the program; so a word that no option takes becomes the prog
 mpirun.yaml.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping

@@ -3,8 +3,6 @@
 Only AWS's own images say in their tag what is in them. The name of any other image says nothing.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

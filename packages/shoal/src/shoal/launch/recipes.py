@@ -4,8 +4,6 @@ The tag is a hash of everything that goes into a build: the recipe's files and i
 So a checkout means one image.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping

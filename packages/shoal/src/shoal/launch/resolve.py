@@ -2,8 +2,6 @@
 instead, which has passed all rules itself.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

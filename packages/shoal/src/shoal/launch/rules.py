@@ -4,8 +4,6 @@ A rule of one strategy says why that cannot run on these instances with this ima
 All other rules hold whatever runs. What they say is in rules.yaml.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Callable, Collection, Iterator
 

@@ -1,7 +1,5 @@
 """Typed look-ups in the YAML tables of this folder: what AWS says runs where."""
 
-from __future__ import annotations
-
 import datetime
 import re
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 and a commit that leaves the code alone deploys nothing. Reports and promotion ask here.
 """
 
-from __future__ import annotations
-
 import posixpath
 import tempfile
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Several runs of a pipeline: a row each, and those that a run is compared with."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any

@@ -1,7 +1,5 @@
 """From commit to the weights that an endpoint answered with: each link, and whether it holds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

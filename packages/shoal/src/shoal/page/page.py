@@ -5,8 +5,6 @@ Its policy lets nothing run but its own script, by digest, and nothing load. Tex
 a block of JSON, in which no `<` stands.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

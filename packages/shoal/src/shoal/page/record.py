@@ -5,8 +5,6 @@ the same; partial while it runs. Its form is `run.schema.json`. What could not b
 `unread` says why.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence

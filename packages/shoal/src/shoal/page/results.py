@@ -3,8 +3,6 @@
 The pipeline's own evaluate.py writes its report well formed; a user's script may write anything.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys
@@ -44,7 +42,7 @@ class Evaluation:
     """
 
     @classmethod
-    def of(cls, text: bytes) -> Evaluation:
+    def of(cls, text: bytes) -> "Evaluation":
         """Parse the bytes of a report; raise ValueError with what is wrong in it."""
         try:
             report = json.loads(text)

@@ -1,7 +1,5 @@
 """Values that SageMaker computes while an execution runs, and their JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -2,8 +2,6 @@
 approved version, and the sentence of a failure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 

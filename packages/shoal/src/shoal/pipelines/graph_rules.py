@@ -2,8 +2,6 @@
 run time. `shoal.pipelines.shapes` checks each step's arguments.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ parameter's default, and with the values that its declaration lists. What is kno
 pipeline runs is no limit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

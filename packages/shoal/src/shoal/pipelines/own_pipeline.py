@@ -7,8 +7,6 @@ v3. It is imported from the repository root. Whatever is wrong with it is one li
 ConfigError, never a traceback.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import json

@@ -1,7 +1,5 @@
 """The request of each step, from the environment, the infrastructure and the launch."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@
 Results lie in `transform/<execution id>/version-<version>/` of the artifact bucket.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from shoal.pipelines import step_names

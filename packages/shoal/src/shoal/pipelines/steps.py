@@ -6,8 +6,6 @@ tried again, never a script that failed. Source:
 https://docs.aws.amazon.com/sagemaker/latest/dg/pipelines-retry-policy.html
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -142,7 +140,7 @@ class Step:
         if not hasattr(cls, "type") and not cls.__name__.startswith("_"):
             cls.type = cls.__name__
 
-    def branches(self) -> Iterator[tuple[Step, ...]]:
+    def branches(self) -> "Iterator[tuple[Step, ...]]":
         """Return the steps inside this one, one tuple per branch."""
         return iter(())
 

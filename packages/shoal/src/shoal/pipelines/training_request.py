@@ -1,7 +1,5 @@
 """What requests say of tags and instances, and CreateTrainingJob's of time and MLflow."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic.alias_generators import to_pascal

@@ -12,8 +12,6 @@ lists do not name Pipelines.
 docs/first-aws-run.md has the lines that show it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any
 

@@ -8,8 +8,6 @@ granting cross-account bucket permissions"; KMS developer guide, "Allowing users
 to use a KMS key"). Run against shoal-local; only read for AWS.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

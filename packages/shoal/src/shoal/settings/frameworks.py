@@ -2,8 +2,6 @@
 an environment file may leave out, by framework and strategy (strategies.yaml).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any

@@ -4,8 +4,6 @@
 change it without a deployment. Text becomes none: it cannot be changed for one run.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping

@@ -7,8 +7,6 @@ guide, "Encrypting data at rest" and "Working with server-side encrypted Amazon 
 ECR user guide, "Encryption at rest".
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

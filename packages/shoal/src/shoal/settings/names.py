@@ -6,8 +6,6 @@ policies name. All are lower case: SageMaker lower-cases pipeline ARNs, and a mi
 silently in IAM and EventBridge.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from shoal.settings.sections.release import Release
@@ -49,7 +47,7 @@ class Names:
     """The pipeline beside the one that trains, if they are of one: score."""
 
     @property
-    def shared(self) -> Names:
+    def shared(self) -> "Names":
         """The names of what all workloads of the environment share."""
         return replace(self, is_shared=True)
 
@@ -96,7 +94,7 @@ class Names:
         return own | {each: every[each] for each in activated if each in every}
 
     @property
-    def scoring(self) -> Names:
+    def scoring(self) -> "Names":
         """The names of the pipeline that scores, with what starts it by itself as its own."""
         environment, scoring = self.environment, self.environment.scoring
         own = {
@@ -146,7 +144,7 @@ class Names:
         return f"cdk-{self.qualifier}-assets-{self.environment.account}-{self.environment.region}"
 
     @property
-    def every(self) -> Names:
+    def every(self) -> "Names":
         """The names of all workloads of the environment, as patterns for policies: one that is
         added later changes none of them.
         """
@@ -155,7 +153,7 @@ class Names:
         return Names(self.environment.model_copy(update={"workload": "*"}))
 
     @property
-    def each(self) -> tuple[Names, ...]:
+    def each(self) -> "tuple[Names, ...]":
         """The names of each workload of the environment."""
         environment = self.environment
         if not environment.workloads:

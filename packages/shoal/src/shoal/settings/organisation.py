@@ -2,8 +2,6 @@
 has already. Its key `package_index` says where jobs and builds of images install packages from.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated
 

@@ -2,8 +2,6 @@
 (regions.yaml).
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -4,8 +4,6 @@ The docstrings of the keys are the descriptions in environments/schema.json. Rul
 compatibility table (does smddp run on this instance type?) are in `shoal.launch`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal

@@ -2,8 +2,6 @@
 own, what an organisation demands of them, and which of them the bill knows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 

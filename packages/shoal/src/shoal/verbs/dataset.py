@@ -1,7 +1,5 @@
 """Datasets: what a workload's script writes, or what is in a folder."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import subprocess

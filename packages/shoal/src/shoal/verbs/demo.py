@@ -3,8 +3,6 @@
 The page of the run, its run.json, summary.json and the logs go to `demo-out/`.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import shutil

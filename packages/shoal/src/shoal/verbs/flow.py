@@ -1,7 +1,5 @@
 """A job as data: a tuple of phases, run in order by a short loop and undone in reverse order."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Follow an execution to its end: poll its status, tail its logs, and report both as events."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections import deque

@@ -1,7 +1,5 @@
 """Send a request to a running endpoint, or score the rows of a dataset with an approved model."""
 
-from __future__ import annotations
-
 import codecs
 import csv
 import io

@@ -7,8 +7,6 @@ a file, which `shoal upgrade` reads. `python -m shoal.verbs.init [FOLDER]` locks
 repository installs, as `make lock` there.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys

@@ -2,8 +2,6 @@
 through that directory, stop it and check that nothing is left.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

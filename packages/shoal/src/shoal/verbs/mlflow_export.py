@@ -2,8 +2,6 @@
 metrics with steps, tags, and a version of the registry.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -29,7 +27,7 @@ _SETTINGS = ("SAGEMAKER_", "MLFLOW_S3_")
 
 
 @contextmanager
-def connected(session: Session, uri: str) -> Iterator[Mlflow]:
+def connected(session: Session, uri: str) -> "Iterator[Mlflow]":
     """Yield the tracking server at `uri`; meanwhile, this process has the target's environment.
 
     MLflow has no other way to be told of an endpoint and credentials: SageMaker's plugin signs, and

@@ -7,8 +7,6 @@ workload's folder of the framework, `environment.yaml` with `settings.yaml` behi
 `environments/`, everything else into the workload's folder.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import tempfile

@@ -1,7 +1,5 @@
 """Read and check pipeline parameters before anything starts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What people may do in an environment: a policy for each job, for IAM or a permission set."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

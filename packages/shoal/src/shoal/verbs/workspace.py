@@ -1,7 +1,5 @@
 """A checkout as the verbs see it: its environments, its `.shoal` folder, and where requests go."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -39,7 +37,7 @@ class Workspace:
     root: Path
     environ: Mapping[str, str]
 
-    def open(self, name: str, local: bool, workload: str | None = None) -> Session:
+    def open(self, name: str, local: bool, workload: str | None = None) -> "Session":
         """Return a workload of the environment `name`, or its only one, and its target.
 
         Raises ConfigError, NotFoundError (no shoal-local runs), WrongAccountError.
@@ -47,7 +45,7 @@ class Workspace:
         environment = load_environment(name, self.root, workload=workload)
         return Session(self, environment, self.reach(environment, local))
 
-    def open_whole(self, name: str, local: bool, workload: str | None = None) -> Session:
+    def open_whole(self, name: str, local: bool, workload: str | None = None) -> "Session":
         """Return all workloads of the environment `name`, or only `workload`, and their target.
 
         Raises as `open` does.
@@ -110,16 +108,16 @@ class Session:
     """Whether its pipeline is the one that scores."""
 
     @property
-    def scoring(self) -> Session:
+    def scoring(self) -> "Session":
         """The same, with the pipeline that scores."""
         return replace(self, scores=True)
 
     @property
-    def pipelines(self) -> tuple[Session, ...]:
+    def pipelines(self) -> "tuple[Session, ...]":
         """The workload with each of its pipelines: that which trains first."""
         return (self, self.scoring) if self.environment.scoring else (self,)
 
-    def find(self, execution: str) -> tuple[Session, str]:
+    def find(self, execution: str) -> "tuple[Session, str]":
         """Return the execution's ARN, and the same with the pipeline that has it: the one that
         scores for an ARN or id there, else the one that trains. Raises as `Pipeline.find`.
         """
@@ -138,7 +136,7 @@ class Session:
         return names.shared if self.views else names
 
     @property
-    def each(self) -> tuple[Session, ...]:
+    def each(self) -> "tuple[Session, ...]":
         """Its workloads."""
         views = self.views or (self.environment,)
         return tuple(replace(self, environment=view, views=()) for view in views)

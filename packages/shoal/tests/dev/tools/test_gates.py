@@ -1,7 +1,5 @@
 """The gates, the tests' own network, locked packages, and rounds of the benchmark."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """A machine that lacks something gets one sentence; shoal-local does what it is said to do."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

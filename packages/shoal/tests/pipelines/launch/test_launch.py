@@ -1,7 +1,5 @@
 """Launches: their contract with the toolkits, options of mpirun, and the proof of the fabric."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

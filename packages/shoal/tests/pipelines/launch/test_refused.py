@@ -1,7 +1,5 @@
 """Combinations that are refused, and those that run with a notice."""
 
-from __future__ import annotations
-
 import datetime
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The tables of images, types and strategies, and the recipes of our own images."""
 
-from __future__ import annotations
-
 import ast
 import datetime
 import re

@@ -1,7 +1,5 @@
 """The command lines in docs/strategies are those that AWS's training toolkit builds."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -6,8 +6,6 @@ replaced: GPUs, ssh, name resolution, the parameter server and TensorFlow, which
 the end the command itself is caught.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A small text, and one undisturbed job on one rank that many tests compare with."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs training_code/language/pytorch/train.py, and reads what a job says and leaves."""
 
-from __future__ import annotations
-
 import json
 import re
 import struct
@@ -73,7 +71,7 @@ class Job:
             }
         )
 
-    def weights(self, typecode: str = "d") -> array[float]:
+    def weights(self, typecode: str = "d") -> "array[float]":
         """Return all numbers of its model, which is one of float64, or of float32 with "f"."""
         content = (self.folder / "model" / "model.safetensors").read_bytes()
         (length,) = struct.unpack("<Q", content[:8])
@@ -165,7 +163,7 @@ def assert_same(result: Result, expected: Result) -> None:
     assert difference(result.job.weights(), expected.job.weights()) < TOLERANCE
 
 
-def difference(one: array[float], other: array[float]) -> float:
+def difference(one: "array[float]", other: "array[float]") -> float:
     """Return the largest difference of two models' weights."""
     return max(abs(a - b) for a, b in zip(one, other, strict=True))
 

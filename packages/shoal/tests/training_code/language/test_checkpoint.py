@@ -1,7 +1,5 @@
 """Checkpoints of the language model, its evaluation, and its answers."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import lzma

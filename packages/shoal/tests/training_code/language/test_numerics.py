@@ -5,8 +5,6 @@ float64, where the order of additions is all that differs. The transformer compu
 formulas; the reference is in scripts/answer_questions.py, written without the model's code.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

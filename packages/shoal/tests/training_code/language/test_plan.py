@@ -1,7 +1,5 @@
 """What the language model needs, said before it is trained, and its data prepared."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The TensorFlow runtime, and jobs that the others are compared with."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs the scripts of training_code/mnist/tensorflow as the toolkit does."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

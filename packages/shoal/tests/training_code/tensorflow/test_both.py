@@ -5,8 +5,6 @@ The watch reads the progress of jobs without a collective of PyTorch: it leaves 
 they go on, and ends one of which a process stands still.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -2,8 +2,6 @@
 else at the right step.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import signal

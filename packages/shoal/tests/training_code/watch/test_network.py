@@ -1,7 +1,5 @@
 """A job proves which network carries its gradients, before its script: by what NCCL logged."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

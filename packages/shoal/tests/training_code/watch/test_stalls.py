@@ -2,8 +2,6 @@
 they wait in; one that is slow is not. Budgets here are seconds.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

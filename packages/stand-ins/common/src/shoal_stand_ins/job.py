@@ -4,8 +4,6 @@ The job is what mpirun started, as in SageMaker, where the training toolkit runs
 -m mpi4py train.py`. A process that mpirun did not start is a world of one.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from typing import Any

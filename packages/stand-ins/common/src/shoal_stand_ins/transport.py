@@ -4,8 +4,6 @@ A large array is a message of its own, which spares copying it. The small ones o
 message.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from enum import Enum

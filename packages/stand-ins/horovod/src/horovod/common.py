@@ -3,8 +3,6 @@ reductions and how functions choose one from `average` and `op`, and Python obje
 pickled by mpi4py, such as metrics and checkpoints' positions.
 """
 
-from __future__ import annotations
-
 import functools
 from enum import Enum
 from typing import Any

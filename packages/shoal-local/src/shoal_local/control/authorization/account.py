@@ -3,8 +3,6 @@
 These are encryption keys, tags, networks, resource policies, and the policies of roles and users.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -45,7 +43,7 @@ class AccountState:
     region: str
     functions: Functions
     sagemaker: Callable[[str, dict[str, Any]], Mapping[str, Any]]
-    state_of: Callable[[str], AccountState | None]
+    state_of: "Callable[[str], AccountState | None]"
     is_scaled: Callable[[str], bool]
 
     def owner(self, resource: str) -> str:

@@ -10,8 +10,6 @@ action has one result, which covers every resource, and no policy on a resource 
 evaluator, which is no Python package, every action is allowed.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Callable, Mapping

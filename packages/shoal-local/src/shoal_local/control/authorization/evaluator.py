@@ -3,8 +3,6 @@
 The npm package `@cloud-copilot/iam-simulate` evaluates them, in one long-lived Node process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -70,7 +68,7 @@ class Evaluator:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _decisions: dict[str, Decision] = field(default_factory=dict)
 
-    def __enter__(self) -> Evaluator:
+    def __enter__(self) -> "Evaluator":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -6,8 +6,6 @@ A public method of RuleFunctions is a function of the same name. A parameter tha
 have is None; so is the result then, unless the docstring says otherwise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

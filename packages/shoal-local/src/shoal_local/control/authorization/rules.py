@@ -13,8 +13,6 @@ What SageMaker does with a job's or model's execution role, besides moving data,
 `execution_roles.yaml`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace

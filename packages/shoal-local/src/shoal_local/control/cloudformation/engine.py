@@ -5,8 +5,6 @@ fails, everything is rolled back. A type or property that is not emulated fails 
 anything is created.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager

@@ -3,8 +3,6 @@ resolved properties, and its outputs; and change sets, what it would add, change
 remove.
 """
 
-from __future__ import annotations
-
 import re
 import threading
 import uuid

@@ -1,7 +1,5 @@
 """The CloudFormation API: requests start deployments of `stacks` and describe them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any

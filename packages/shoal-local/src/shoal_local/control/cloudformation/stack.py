@@ -1,7 +1,5 @@
 """Records of stacks and their resources, which the engine changes and the API describes."""
 
-from __future__ import annotations
-
 import threading
 import uuid
 from collections.abc import Iterable, Mapping
@@ -87,7 +85,7 @@ class Stack:
     def names(self) -> dict[str, str]:
         return {"StackName": self.name, "StackId": self.id}
 
-    def take(self, other: Stack) -> None:
+    def take(self, other: "Stack") -> None:
         """Take over what another has of a deployment's request."""
         self.template, self.options = other.template, other.options
         self.resolved_parameters = other.resolved_parameters

@@ -1,7 +1,5 @@
 """All stacks of the account and region, their exports, and the threads of their deployments."""
 
-from __future__ import annotations
-
 import threading
 import uuid
 from collections.abc import Callable

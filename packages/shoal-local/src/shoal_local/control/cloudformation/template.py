@@ -2,8 +2,6 @@
 functions.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re
@@ -276,7 +274,9 @@ class Resolver:
             raise invalid(f"Template error: Shoal's emulator has no function {name}")
         return self._resolved(name, FUNCTIONS[name], argument)
 
-    def _resolved(self, name: str, function: Callable[[Resolver, Any], Any], argument: Any) -> Any:
+    def _resolved(
+        self, name: str, function: "Callable[[Resolver, Any], Any]", argument: Any
+    ) -> Any:
         try:
             return function(self, argument)
         except UNRESOLVED as error:

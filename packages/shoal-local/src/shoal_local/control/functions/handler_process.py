@@ -6,8 +6,6 @@ the function sees whatever is imported here. The function's output goes to stdou
 function prints by accident marks the end of an invocation.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import logging

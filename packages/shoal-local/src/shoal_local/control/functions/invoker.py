@@ -4,8 +4,6 @@ Logs go to CloudWatch Logs; asynchronous invocations are retried. Unlike on AWS,
 but not limited, and there is no network isolation.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import shutil

@@ -5,8 +5,6 @@ what was handled. The rest stays in the queue until its visibility timeout; SQS 
 dead-letter queue when it was received too often.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re

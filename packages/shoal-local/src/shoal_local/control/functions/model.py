@@ -1,7 +1,5 @@
 """A Lambda function as the API shows it: configuration, code and resource policy."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import io
@@ -99,7 +97,7 @@ class Function:
     def policy_document(self) -> dict[str, Any]:
         return {"Version": "2012-10-17", "Id": "default", "Statement": list(self.policy.values())}
 
-    def changed(self, **changes: Any) -> Function:
+    def changed(self, **changes: Any) -> "Function":
         """Return this function with changes, as a new revision."""
         return replace(self, **changes, revision=str(uuid.uuid4()), modified_at=datetime.now(UTC))
 

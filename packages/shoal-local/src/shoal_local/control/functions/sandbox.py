@@ -5,8 +5,6 @@ contains all of it (developer guide, "Building Lambda functions with Node.js"). 
 has installed above this package, or in the Python environment.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

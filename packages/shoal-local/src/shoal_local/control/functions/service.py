@@ -4,8 +4,6 @@ Code comes from S3 or the request, is unpacked once, and is run by `invoker`. A 
 emulated is refused by name.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import threading

@@ -4,8 +4,6 @@ GUARDS refuse what moto would answer with a success that nothing stands behind, 
 it leave this machine; before anything is kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

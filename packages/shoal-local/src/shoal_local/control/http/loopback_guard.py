@@ -5,8 +5,6 @@ A page in a browser can send requests to loopback, and with a name that points a
 rebinding) even read the answers: so a request must name this emulator, and come from no other site.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import re

@@ -5,8 +5,6 @@ An HTTP request becomes an `ApiCall`. A result or an AwsError becomes the HTTP a
 protocol, checked against botocore's output shape.
 """
 
-from __future__ import annotations
-
 import http.client
 import io
 import json

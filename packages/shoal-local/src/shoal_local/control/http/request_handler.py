@@ -2,8 +2,6 @@
 of requests: one JSON line each in `<state_dir>/requests.jsonl`, for every account.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import logging

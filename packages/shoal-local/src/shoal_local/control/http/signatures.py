@@ -12,8 +12,6 @@ on; a chunk of size 0 and trailers end it. Chunks with signatures are refused. A
 trailer becomes a header, as which it is checked.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import io
@@ -103,7 +101,7 @@ class _Signed:
 
     def request(
         self, environ: Mapping[str, Any], credentials: RoleCredentials
-    ) -> tuple[_Signer, AWSRequest]:
+    ) -> "tuple[_Signer, AWSRequest]":
         """Return the request as the client signed it, and who signs it again."""
         target = urlsplit(environ.get(SIGNED_PATH) or environ["RAW_URI"])
         query = "&".join(

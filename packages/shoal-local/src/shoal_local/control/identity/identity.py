@@ -5,8 +5,6 @@ The keys are those of role sessions, of IAM users and of the account's root. `si
 that a caller has their secret, `authorization` what a caller's own policies allow.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import threading

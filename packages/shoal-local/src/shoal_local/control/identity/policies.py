@@ -8,8 +8,6 @@ on any other key does not match.
 A mistake is a PolicyError, which `policy_guards` turns into the error of the service that got it.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import json
 import re

@@ -6,8 +6,6 @@ answers; what KMS and S3 say to a mistake in the form is worded here. Sizes: quo
 and KMS; white space does not count for IAM and S3.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping

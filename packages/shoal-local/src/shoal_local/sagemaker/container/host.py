@@ -6,8 +6,6 @@ emulator's state file with its secret, and the folders of jobs. The paths of `vi
 where a mount of ours would hide them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

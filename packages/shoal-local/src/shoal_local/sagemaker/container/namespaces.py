@@ -6,8 +6,6 @@ netdevice(7) for interfaces, addresses and the bridge that joins the hosts of a 
 rtnetlink(7) for the pair of interfaces that leads from the bridge into a host.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import fcntl

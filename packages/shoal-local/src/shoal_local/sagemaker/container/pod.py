@@ -18,8 +18,6 @@ CONTROL_FD carries `terminate` (SIGTERM to every process of every host) and `dia
 with a connected socket). When the other end is closed, the pod ends.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

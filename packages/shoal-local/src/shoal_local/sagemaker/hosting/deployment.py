@@ -6,8 +6,6 @@ TerminationWaitInSeconds, by a clock `Settings.hosting_speed` times as fast as o
 developer guide, "Deployment guardrails", and the API reference.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

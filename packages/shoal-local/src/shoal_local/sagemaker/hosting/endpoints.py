@@ -5,8 +5,6 @@ InService means that every container answered /ping with 200. A document is dele
 processes have ended.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress

@@ -5,8 +5,6 @@ DataCaptureConfig is kept and described, but nothing is captured: AWS does not d
 files are named, and nothing of ours reads them.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

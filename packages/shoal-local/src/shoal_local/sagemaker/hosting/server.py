@@ -5,8 +5,6 @@ One process serves, however many instances a variant has: they are only counted.
 of a serverless variant is limited where invocations come in.
 """
 
-from __future__ import annotations
-
 import http.client
 import re
 import secrets

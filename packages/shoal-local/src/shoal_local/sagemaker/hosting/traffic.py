@@ -7,8 +7,6 @@ InvokeEndpointWithResponseStream; AWS's wording of a timeout: repost.aws, "invok
 error". The format is that of botocore/eventstream.py.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import logging

@@ -5,8 +5,6 @@ anything starts. Completed means that the command exited with 0 and every output
 uploaded. An output without files is a failure.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -5,8 +5,6 @@ Sources: API reference, CreateTransformJob, TransformInput, TransformOutput and 
 developer guide, "Use your own inference code with batch transform" and "Troubleshooting".
 """
 
-from __future__ import annotations
-
 import http.client
 import io
 import sys

@@ -10,8 +10,6 @@ known: Bayesian is a tree-structured Parzen estimator here, and no seed gives AW
 quotas are not asked for.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import secrets
@@ -167,7 +165,7 @@ def with_objective_parameter(request: Document) -> Document:
     return request | {"TrainingJobDefinition": definition | {"StaticHyperParameters": static}}
 
 
-def training_request(tuning_job: Document, name: str, values: Values) -> Document:
+def training_request(tuning_job: Document, name: str, values: "Values") -> Document:
     """Return the CreateTrainingJob request of one training job."""
     definition = dict(tuning_job["TrainingJobDefinition"])
     definition.pop("DefinitionName", None)
@@ -222,7 +220,7 @@ class TuningRun(JobRun):
         while (trial := self._next()) is not None:
             self._run_trial(*trial)
 
-    def _next(self) -> tuple[str, int, Values] | None:
+    def _next(self) -> "tuple[str, int, Values] | None":
         with self._lock:
             gave_up = not self._successes and self._failures >= _MAX_FAILURES
             if gave_up or self._started >= self._max_jobs or self._is_over():
@@ -231,7 +229,7 @@ class TuningRun(JobRun):
             name = f"{self._job.name}-{self._started:03}-{secrets.token_hex(4)}"
             return name, *self._search.next()
 
-    def _run_trial(self, name: str, number: int, values: Values) -> None:
+    def _run_trial(self, name: str, number: int, values: "Values") -> None:
         arn, request = self._request["HyperParameterTuningJobArn"], self._request
         self._training.create(
             training_request(request, name, values), TuningJobArn=arn, _tuned=dict(values)

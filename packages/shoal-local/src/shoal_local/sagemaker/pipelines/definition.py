@@ -5,8 +5,6 @@ that names it, before anything starts: at CreatePipeline, UpdatePipeline and aga
 StartPipelineExecution.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Which steps are ready, whether a failed one is tried again, and how an execution
 of their own.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import threading

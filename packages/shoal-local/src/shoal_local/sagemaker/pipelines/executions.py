@@ -6,8 +6,6 @@ the check of that step ends, because every answer would be a guess. An image tha
 here, or a machine without namespaces, refuses the job, not the pipeline.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping

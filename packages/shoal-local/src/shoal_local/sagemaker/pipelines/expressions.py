@@ -6,8 +6,6 @@ of a property file or, as SageMaker's SDK writes it for `JsonGet(s3_uri=...)`, o
 Anything else that looks like an expression is refused by name.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@ StopPipelineExecution ("A pipeline execution won't stop while a callback step is
 message's body is as users of AWS show it.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """`shoal doctor` and `shoal prove`: what an account lets an environment do, asked and tried."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections import Counter

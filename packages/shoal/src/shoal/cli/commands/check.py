@@ -1,7 +1,5 @@
 """`shoal check`: what is wrong with the files that people write, and what soon will be."""
 
-from __future__ import annotations
-
 import datetime
 import sys
 from collections import Counter

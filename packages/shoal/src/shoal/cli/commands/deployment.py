@@ -1,7 +1,5 @@
 """`shoal deploy | diff`: an environment's stacks, with the CDK CLI, and their images."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """`shoal destroy`: take one environment down, or only what serves its release."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """`shoal run | status | stop | logs`: executions of an environment's pipeline."""
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """`shoal invoke`: one request to an endpoint."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -2,8 +2,6 @@
 templates. It asks nobody and creates nothing on AWS.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace

@@ -2,8 +2,6 @@
 what verbs print with `--json`; verbs as the tools of an agent.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

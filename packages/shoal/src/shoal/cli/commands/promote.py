@@ -1,7 +1,5 @@
 """`shoal promote` and `shoal release`: a version of the registry becomes a commit."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

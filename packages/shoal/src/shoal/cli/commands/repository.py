@@ -2,8 +2,6 @@
 datasets.
 """
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Sequence

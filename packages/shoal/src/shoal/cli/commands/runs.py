@@ -2,8 +2,6 @@
 of an environment, next to its file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path

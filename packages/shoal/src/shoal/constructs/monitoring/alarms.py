@@ -1,7 +1,5 @@
 """Alarms, one topic for all of them, and the budget: what tells somebody of trouble."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -8,8 +8,6 @@ names of jobs to SageMaker, so their metrics are found by SEARCH: it shows every
 this account and region that has such metrics. A line says so.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

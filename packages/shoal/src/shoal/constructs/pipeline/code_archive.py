@@ -1,7 +1,5 @@
 """A SageMaker `source_dir` as `sourcedir.tar.gz` in the bootstrap bucket, named by its content."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

@@ -2,8 +2,6 @@
 answers.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The roles of the pipeline, and of the jobs and the endpoint that it starts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any

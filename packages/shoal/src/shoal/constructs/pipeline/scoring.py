@@ -4,8 +4,6 @@ Nothing of it is the training's: the training's role starts no transform, and th
 neither training nor registration. What it makes carries its own name and tag.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import aws_cdk as cdk

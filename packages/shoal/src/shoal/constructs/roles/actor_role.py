@@ -1,7 +1,5 @@
 """The IAM role of one actor, whose statements name literal ARNs; and SageMaker's own."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 accounts may read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

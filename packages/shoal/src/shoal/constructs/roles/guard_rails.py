@@ -7,8 +7,6 @@ belongs to no action there, but AWS's own cdk-aws-sagemaker-role-manager still a
 either name of the output's key will do, and a request with neither is denied.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

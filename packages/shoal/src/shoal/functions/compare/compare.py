@@ -13,8 +13,6 @@ That a condition may read an output of a Lambda step: SageMaker SDK, `LambdaStep
 and public pipelines that compare one (read). Run against shoal-local only.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import re

@@ -4,8 +4,6 @@ The Lambda step sends `model_package_group_name` and `version`, a number or `new
 `version` and `model_package_arn`; without such a version that is approved, the step fails.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import boto3

@@ -5,8 +5,6 @@ It acts only on resources with the tag `shoal:empty-on-delete: true`, and PUTs t
 CloudFormation waits for to the request's ResponseURL.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re

@@ -6,8 +6,6 @@ replaces a page that is there, and takes from it the commit, which a checkout fo
 twice.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -9,8 +9,6 @@ release that was brought needs nobody else. Delete keeps the copy. The reason of
 with "not brought:".
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -3,8 +3,6 @@
 What they unpack to, the length of a header and the number of files are bounded.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import os

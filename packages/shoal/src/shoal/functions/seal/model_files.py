@@ -5,8 +5,6 @@ composite of their parts. A digest over those of all files (`model_archive.diges
 evaluation.json calls `archive_sha256` of such a model: its `content_sha256`, if none is larger.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor

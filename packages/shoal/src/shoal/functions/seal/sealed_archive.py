@@ -10,8 +10,6 @@ in parts the composite of the parts' checksums). Run against shoal-local, whose 
 likewise; only read for AWS.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os

@@ -8,8 +8,6 @@ the prefix of its files), and as the evaluation measured them `archive_sha256` (
 an error, which fails the step: then nothing is registered.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Callable, Mapping

@@ -7,8 +7,6 @@ The reason of a failure begins with "rolled back:". Nothing is proven on Delete,
 rolls back: what it returns to was proven when it was deployed.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

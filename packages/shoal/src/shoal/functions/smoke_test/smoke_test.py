@@ -12,8 +12,6 @@ SDK for Python (Boto3) and its dependencies" (Lambda developer guide, "Working w
 archives for Python Lambda functions"; read).
 """
 
-from __future__ import annotations
-
 import base64
 import csv
 import importlib

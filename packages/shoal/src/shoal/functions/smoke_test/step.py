@@ -9,8 +9,6 @@ It gets `status`, `answers` (JSON list of request, passed, shown), `slowest_ms` 
 SmokeTestError, which fails the step.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re

@@ -11,8 +11,6 @@ own folder. It is uploaded last, so it says that the dataset is complete. That i
 missing or empty file makes the manifest wrong.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

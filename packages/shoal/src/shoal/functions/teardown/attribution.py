@@ -5,8 +5,6 @@ answer. Lambda gets it without the rest of the repository: it imports boto3's pa
 none of its neighbours.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections import defaultdict

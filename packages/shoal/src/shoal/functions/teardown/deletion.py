@@ -2,8 +2,6 @@
 configurations and models. Safe to run twice.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import time

@@ -6,8 +6,6 @@ A rule calls it with `time`, the moment to judge schedules by (now, if it is mis
 and no queue: it looks at what exists.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

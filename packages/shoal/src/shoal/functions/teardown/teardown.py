@@ -7,8 +7,6 @@ messages to bring back, each later than the time before. The queue's redrive pol
 the alarm on its dead letters rings.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -4,8 +4,6 @@ Python's own converters and those that Shoal's scripts and templates define are 
 of somebody else's is not: `shoal check` may read a branch of theirs.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import json

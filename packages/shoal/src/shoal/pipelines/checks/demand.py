@@ -4,8 +4,6 @@ quotas that its whole account shares (quotas.yaml).
 `shoal check` compares these with what a new account has, `shoal doctor` with what this one has.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """The instance types and images of each section: what SageMaker has, and what fits together."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Only the workload knows what its hyperparameters mean: `plan` in workload.yaml n
 with `def plan(job)`. Here it is asked, for the settings as they are and for others that could help.
 """
 
-from __future__ import annotations
-
 import runpy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

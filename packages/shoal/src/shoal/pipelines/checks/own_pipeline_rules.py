@@ -3,8 +3,6 @@ it. Before, `graph_rules` of shoal.pipelines.validation checks its graph, and `s
 of its steps.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

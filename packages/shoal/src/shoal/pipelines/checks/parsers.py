@@ -8,8 +8,6 @@ are made again with what is written out in them, and Python's own argparse judge
 What cannot be read is left open: names that are put together, parsers that other packages make.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import math

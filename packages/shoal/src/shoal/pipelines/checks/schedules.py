@@ -1,7 +1,5 @@
 """Problems and notices of what starts executions by itself: `schedules` and `data.on_manifest`."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping

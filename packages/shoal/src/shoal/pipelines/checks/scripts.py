@@ -5,8 +5,6 @@ to be missing, because a package could bring it, is told as a risk. Of checkpoin
 name their folder can be read, not that they write all that is needed.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Collection, Iterable, Iterator

@@ -3,8 +3,6 @@
 A process of its own tries them, because Python's `re` cannot be interrupted.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

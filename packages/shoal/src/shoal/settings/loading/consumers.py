@@ -6,8 +6,6 @@ that trains, it says whose registry, bucket and key a serving environment reads 
 release. So the stacks of the training environment are made with every file that leads to it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

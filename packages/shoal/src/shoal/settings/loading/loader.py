@@ -7,8 +7,6 @@ the types and limits (`shoal.settings.settings`), and the rules between keys
 `ConfigError` has every problem.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path

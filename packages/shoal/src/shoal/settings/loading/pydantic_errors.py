@@ -1,7 +1,5 @@
 """Turn pydantic's errors into problems: one per wrong key, in words for people who edit YAML."""
 
-from __future__ import annotations
-
 import difflib
 import json
 import re

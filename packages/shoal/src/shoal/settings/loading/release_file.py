@@ -3,8 +3,6 @@
 `shoal promote` writes it whole; the loader reads it as the section `release` of each workload.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -30,7 +28,7 @@ class Pins:
     part: ParsedFile | None = None
 
     @classmethod
-    def beside(cls, path: Path, file: str) -> Pins:
+    def beside(cls, path: Path, file: str) -> "Pins":
         """Return the pins of the environment in the file `path`, which messages call `file`.
 
         Raises ConfigError unless they are a mapping.

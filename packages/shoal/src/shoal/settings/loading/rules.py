@@ -1,7 +1,5 @@
 """The rules between keys of one environment whose types are right."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 

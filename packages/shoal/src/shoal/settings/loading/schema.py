@@ -1,7 +1,5 @@
 """The JSON schemas of the files that people write, by which editors complete and check YAML."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

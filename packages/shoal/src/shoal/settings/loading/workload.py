@@ -4,8 +4,6 @@
 The docstrings of the keys are the descriptions in training_code/schema.json.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal

@@ -5,8 +5,6 @@ ConfigError         one environment file cannot be used
 DefinitionError     a pipeline's definition cannot be sent to SageMaker
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -10,8 +10,6 @@ import ...`; the archives of others do not change with it. A workload that has a
 own keeps that.
 """
 
-from __future__ import annotations
-
 import ast
 import os
 import re

@@ -4,8 +4,6 @@ Source: Amazon EventBridge user guide, "Setting a schedule pattern"; EventBridge
 guide, "Schedule types". The package cronsim reads all of a cron expression but its year.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress

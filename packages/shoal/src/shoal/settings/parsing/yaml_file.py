@@ -6,8 +6,6 @@ Scalars of such files follow YAML 1.2's core schema: only `true` and `false` are
 is a mistake: YAML parsers keep one of the two silently.
 """
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence

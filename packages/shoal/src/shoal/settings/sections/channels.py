@@ -5,8 +5,6 @@ A workload names them; an environment says where they lie, which optional ones i
 whether a manifest that arrives in the data bucket starts an execution.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum

@@ -2,8 +2,6 @@
 project's pipelines on GitLab, may deploy the environment.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated
 

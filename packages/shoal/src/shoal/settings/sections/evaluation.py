@@ -2,8 +2,6 @@
 behind it; and the metrics that CloudWatch reads from the log lines of a training job.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping

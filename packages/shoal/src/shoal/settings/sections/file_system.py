@@ -6,8 +6,6 @@ minutes of deployment. Source: Amazon FSx API reference, CreateFileSystem (Stora
 CreateFileSystemLustreConfiguration (PerUnitStorageThroughput).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated

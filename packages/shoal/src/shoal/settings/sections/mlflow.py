@@ -1,7 +1,5 @@
 """The section `mlflow` of an environment file: where trainings track while they run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated
 from urllib.parse import urlsplit

@@ -9,8 +9,6 @@ overlaps nothing that exists. CloudFormation makes the new subnet before it dele
 can therefore replace it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum

@@ -2,8 +2,6 @@
 cost, how long logs are kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, Literal
 

@@ -6,8 +6,6 @@ It is pinned by what cannot change under its name. `shoal promote` writes it
 same model.
 """
 
-from __future__ import annotations
-
 import posixpath
 from collections.abc import Mapping
 from typing import Annotated

@@ -1,7 +1,5 @@
 """The section `schedules` of an environment file: when the pipeline starts by itself, and how."""
 
-from __future__ import annotations
-
 import difflib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence

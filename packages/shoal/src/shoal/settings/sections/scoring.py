@@ -1,7 +1,5 @@
 """The section `scoring` of an environment file: rows that an approved model answers in a batch."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator
 from typing import Annotated, Literal

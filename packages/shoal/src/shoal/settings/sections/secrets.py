@@ -1,7 +1,5 @@
 """Secrets by name: what a training may read from Secrets Manager. No file has a value."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise

@@ -7,8 +7,6 @@ ProductionVariantServerlessConfig). What serverless inference excludes: SageMake
 deployment may wait: SageMaker API reference, BlueGreenUpdatePolicy.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ What a key of `expect` and `every_answer` means is in
 `packages/shoal/src/shoal/functions/smoke_test/smoke_test.py`.
 """
 
-from __future__ import annotations
-
 import ast
 import difflib
 import json

@@ -4,8 +4,6 @@ Pausing changes the live schedule only, so `LiveSchedule.differs` compares it wi
 file.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

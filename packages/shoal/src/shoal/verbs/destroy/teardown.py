@@ -6,8 +6,6 @@ that use them: so executions are stopped first, the environment's own teardown f
 their endpoints, and what it left is deleted here.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -169,7 +167,7 @@ class Teardown:
         stacks.delete_rest()
         return failure if failure and stacks.left() else None
 
-    def pause_schedules(self) -> list[Teardown]:
+    def pause_schedules(self) -> "list[Teardown]":
         """Let no schedule start an execution while the others are stopped and removed; return each
         deployed workload, and what scores of each.
 

@@ -1,7 +1,5 @@
 """`shoal doctor`: what questions to AWS found of what an account lets an environment do."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

@@ -4,8 +4,6 @@ plans that are named, or could be bought where none is.
 Quotas are found by the names that Service Quotas gives them, so no code can be wrong.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

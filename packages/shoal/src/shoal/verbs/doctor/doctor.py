@@ -4,8 +4,6 @@ AWS is only asked, never changed. EC2 says where an instance type is offered; Sa
 for that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial

@@ -4,8 +4,6 @@ Of the conditions only aws:PrincipalArn of what allows is judged, and resources 
 are the key. Source: IAM user guide, "Policy evaluation logic" (a Deny wins).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -47,7 +45,7 @@ class KeyPolicy:
     statements: tuple[Statement, ...]
 
     @classmethod
-    def of(cls, kms: Any, key_arn: str) -> KeyPolicy:
+    def of(cls, kms: Any, key_arn: str) -> "KeyPolicy":
         """Return that of a key, which GetKeyPolicy takes by id or ARN only. Raises ClientError."""
         document = json.loads(kms.get_key_policy(KeyId=key_arn, PolicyName="default")["Policy"])
         listed = document["Statement"]

@@ -4,8 +4,6 @@ For a new VPC: does the account have its availability zones? For an existing one
 in those zones, have free addresses and reach S3, and does its security group let EFA work?
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial

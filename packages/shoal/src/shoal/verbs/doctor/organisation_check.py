@@ -7,8 +7,6 @@ policy must admit them, as the policy of `cdk bootstrap --bootstrap-customer-key
 everybody in the account through S3. Source: aws-cdk 2, lib/api/bootstrap/bootstrap-template.yaml.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from botocore.exceptions import ClientError

@@ -5,8 +5,6 @@ digest, the definition is the one that the execution ran, and the commit is the 
 that trained and the files that will serve.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

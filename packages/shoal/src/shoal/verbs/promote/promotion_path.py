@@ -5,8 +5,6 @@ Environments name the one that they take releases from (`promoted_from`), down t
 trains.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -60,7 +58,7 @@ class PromotionStep:
     @classmethod
     def of(
         cls, workspace: Workspace, source: str, destination: str, workload: str | None = None
-    ) -> PromotionStep:
+    ) -> "PromotionStep":
         """Return the step of a workload between two environments; it need not be named where
         `destination` has one only.
 

@@ -6,8 +6,6 @@ execution, and read-only roles may not decrypt. A key that cannot be read is nam
 disagreement.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

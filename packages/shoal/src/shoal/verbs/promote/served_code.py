@@ -1,7 +1,5 @@
 """Compare the code in a model archive, which an endpoint would run, with the files of a commit."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 import tarfile

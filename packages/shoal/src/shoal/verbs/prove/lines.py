@@ -6,8 +6,6 @@ What a line expects is read from the account's answers. packages/shoal-
 local/tests/control/test_aws_answers.py replays the record.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import threading
@@ -195,7 +193,7 @@ class Recorder:
     parameters, HTTP status, error code, answer and seconds.
     """
 
-    def __init__(self, path: Path, redaction: Redaction) -> None:
+    def __init__(self, path: Path, redaction: "Redaction") -> None:
         self._path, self._redaction, self._lock = path, redaction, threading.Lock()
         self.line = "account"
         """The line of the proof that goes on."""

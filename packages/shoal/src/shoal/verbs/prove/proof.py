@@ -5,8 +5,6 @@ A proof runs in a disposable environment, in a checkout of its own. Nothing of t
 but the code, and nothing is written.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import secrets

@@ -1,7 +1,5 @@
 """The part of an upgrade that the installed version does, until the new one is there."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys

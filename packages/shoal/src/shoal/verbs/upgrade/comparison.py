@@ -4,8 +4,6 @@
 `cdk diff` against a template: it asks no account and needs no credentials.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -5,8 +5,6 @@ environments' and workloads' files the names that a later version has: it edits 
 comments and order stay. It stays in the table: a team may upgrade over many versions at once.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence

@@ -3,8 +3,6 @@
 They have a module of their own because it loads Keras: a script chooses which Keras before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -5,8 +5,6 @@ Each collective is one stateful operation, so tf.function keeps them in the scri
 every rank.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
@@ -92,7 +90,7 @@ class GradientTape:
             self._reduce, self._tape.gradient(target, sources, output_gradients, **options)
         )
 
-    def __enter__(self) -> GradientTape:
+    def __enter__(self) -> "GradientTape":
         self._tape.__enter__()
         return self
 

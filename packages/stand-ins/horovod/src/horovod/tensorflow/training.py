@@ -2,8 +2,6 @@
 with Horovod's arguments.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable
 from typing import Any

@@ -2,8 +2,6 @@
 rank the parameters and the optimizer's state of one rank.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any

@@ -4,8 +4,6 @@ Horovod starts to reduce a gradient as soon as it is there. The stand-in reduces
 message in step(), and refuses what would race in Horovod.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any

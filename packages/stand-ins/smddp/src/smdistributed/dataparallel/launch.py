@@ -4,8 +4,6 @@ The training toolkit puts smddprun between mpirun and Python when it finds it on
 MPI rank the variables that PyTorch reads, then becomes the command.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

@@ -1,7 +1,5 @@
 """The resource types that are emulated, by name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from shoal_local.control.cloudformation.resources.awaited import Endpoint

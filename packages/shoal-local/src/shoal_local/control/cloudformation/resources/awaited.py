@@ -10,8 +10,6 @@ with the endpoint's FailureReason. The published schema says which changes need 
 (createOnlyProperties) and that `Ref` returns an ARN (primaryIdentifier).
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import secrets

@@ -2,8 +2,6 @@
 properties whose change needs a new resource.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

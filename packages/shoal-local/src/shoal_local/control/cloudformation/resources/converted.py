@@ -1,7 +1,5 @@
 """Plain types whose properties the API has in another form."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Resource types that are calls of the API and nothing more: the rows of `types.yaml`."""
 
-from __future__ import annotations
-
 import re
 import string
 from collections.abc import Collection, Mapping

@@ -8,8 +8,6 @@
 If the machine refuses namespaces nothing is mounted, and read-only is not enforced.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ A runtime that nobody has built yet is built in a process group of its own that 
 every other child, so that a stop ends it.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import secrets
@@ -123,7 +121,7 @@ class Machine:
     accelerators_override: int | None
 
     @classmethod
-    def here(cls, accelerators_override: int | None) -> Machine:
+    def here(cls, accelerators_override: int | None) -> "Machine":
         """Return the share of the machine that this runs on."""
         has_affinity = hasattr(os, "sched_getaffinity")  # which macOS lacks
         cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1

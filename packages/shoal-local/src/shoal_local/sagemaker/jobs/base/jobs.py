@@ -5,8 +5,6 @@ its containers, which says why they ended. It runs in a thread of its own, is st
 the service.
 """
 
-from __future__ import annotations
-
 import re
 import threading
 import time

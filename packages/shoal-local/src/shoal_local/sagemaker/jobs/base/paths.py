@@ -2,8 +2,6 @@
 each line goes to a file, and within a second to CloudWatch Logs.
 """
 
-from __future__ import annotations
-
 import queue
 import shutil
 import threading
@@ -81,7 +79,7 @@ class JobPaths:
     folder: Path
 
     @classmethod
-    def of(cls, state_dir: Path, kind: str, name: str) -> JobPaths:
+    def of(cls, state_dir: Path, kind: str, name: str) -> "JobPaths":
         return cls(state_dir / "sagemaker-jobs" / f"{kind}-{name}")
 
     @property

@@ -4,8 +4,6 @@ prefixes, archives.
 AWS reports a `DataError` as a ClientError of the job.
 """
 
-from __future__ import annotations
-
 import filecmp
 import shutil
 import tarfile

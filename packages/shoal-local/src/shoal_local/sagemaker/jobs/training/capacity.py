@@ -18,8 +18,6 @@ interrupted job is Interrupted, then Starting, Downloading and Training again). 
 stopped job that its container gets SIGTERM and 120 s. We assume the same of an interrupted one.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import time

@@ -4,8 +4,6 @@ each as JSON; for each line it writes its values as `[[position of the expressio
 It is a process of its own, since no other thread runs while Python matches an expression.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -2,8 +2,6 @@
 MetricDefinitions.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

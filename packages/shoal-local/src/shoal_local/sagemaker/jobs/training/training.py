@@ -5,8 +5,6 @@ What happens on the job's hosts is in `training_hosts`. The final status comes f
 from what was really uploaded; an unexpected error of ours is InternalServerError and Failed.
 """
 
-from __future__ import annotations
-
 import copy
 import time
 from contextlib import closing

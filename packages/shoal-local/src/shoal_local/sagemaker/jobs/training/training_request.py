@@ -2,8 +2,6 @@
 starts.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -5,8 +5,6 @@ would start faster. Sources: API reference, WarmPoolStatus; developer guide, "Sa
 Warm Pools". The guide's quota, 0 until it is raised, is not asked for.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from shoal_local.sagemaker import names

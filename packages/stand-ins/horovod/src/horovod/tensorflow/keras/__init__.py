@@ -1,7 +1,5 @@
 """The Keras part of the stand-in: `import horovod.tensorflow.keras as hvd`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf

@@ -2,8 +2,6 @@
 epoch, and a learning rate that grows to its full size.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf

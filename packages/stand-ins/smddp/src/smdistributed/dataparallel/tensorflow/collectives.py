@@ -6,8 +6,6 @@ too. Source of signatures: SageMaker Python SDK documentation, "TensorFlow API" 
 distributed data parallel library.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 from collections.abc import Callable, Iterable

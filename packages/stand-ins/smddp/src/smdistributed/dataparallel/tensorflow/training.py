@@ -2,8 +2,6 @@
 arguments of AWS's library.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

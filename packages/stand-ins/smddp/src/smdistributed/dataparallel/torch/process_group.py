@@ -10,8 +10,6 @@ thread of backward(), and is over when the call returns: ranks on a CPU have no 
 that could reduce a bucket while they compute the next one.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterable
 from datetime import timedelta

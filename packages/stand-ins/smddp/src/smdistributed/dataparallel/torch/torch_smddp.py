@@ -8,8 +8,6 @@ The backend is gloo, and MPI for AllReduce under mpirun. In strict mode, importi
 SMDDPConfigurationError where AWS's library (2.3.0 and later) refuses to be imported.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import os

@@ -2,8 +2,6 @@
 epoch.
 """
 
-from __future__ import annotations
-
 from shoal_stand_ins.tensorflow.callbacks import BroadcastCallback, MetricCallback
 from smdistributed.dataparallel.tensorflow.collectives import JOB, oob_allreduce
 
