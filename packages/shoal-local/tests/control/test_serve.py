@@ -114,6 +114,13 @@ def test_a_second_emulator_with_the_same_state_directory_is_refused(served: Loca
     assert "an emulator already runs" in output
 
 
+@pytest.mark.parametrize("verb", ["serve", "env", "status", "down"])
+def test_a_file_is_no_state_directory(tmp_path: Path, verb: str) -> None:
+    (file := tmp_path / "file").touch()
+    says = f"emulator: {file} is not a folder; give one as --state-dir\n"
+    assert emulator(verb, "--state-dir", str(file)) == (1, says)
+
+
 def test_while_an_emulator_starts_its_folder_is_left_alone(tmp_path: Path) -> None:
     state_dir = tmp_path / "state"
     command = [*SHOAL_LOCAL, "serve", "--state-dir", str(state_dir)]

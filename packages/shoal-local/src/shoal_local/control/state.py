@@ -151,9 +151,11 @@ class State:
     def description(self) -> dict[str, Any] | None:
         """Return what the last emulator wrote, whether it runs or not.
 
-        Raises EmulatorError when the folder belongs to another user, who could name any endpoint
-        and any process.
+        Raises EmulatorError when it is no folder, or belongs to another user, who could name any
+        endpoint and any process.
         """
+        if self.folder.exists() and not self.folder.is_dir():
+            raise EmulatorError(f"{self.folder} is not a folder; give one as --state-dir")
         if self.folder.exists() and (owner := self.folder.stat().st_uid) != os.geteuid():
             raise EmulatorError(
                 f"{self.folder} belongs to the user {owner}; give a folder of your own"

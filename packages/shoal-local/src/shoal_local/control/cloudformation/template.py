@@ -145,7 +145,10 @@ def _check(template: Template) -> None:
     for section in OF_OBJECTS:
         if not all(isinstance(each, dict) for each in template.section(section).values()):
             raise invalid(f"Template format error: Any {section} member must be an object.")
+    for resource in template.section("Resources").values():
+        dict(resource.get("Properties") or {})  # else a TypeError, as of all that has another form
     for name, parameter in template.section("Parameters").items():
+        list(parameter.get("AllowedValues", []))
         try:
             re.compile(parameter.get("AllowedPattern", ""))
         # Python does not read the pattern; CloudFormation has Java's syntax
