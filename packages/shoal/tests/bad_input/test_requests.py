@@ -66,6 +66,7 @@ def test_a_spoilt_definition_is_deployed_or_refused_whole(wire: Wire, document: 
     deploy(wire, json.dumps(json_safe(document)))
 
 
+@example(text="{}")
 @given(text=st.one_of(st.text(max_size=200), ANYTHING.map(json_safe).map(json.dumps)))
 def test_what_is_no_definition_at_all_is_refused(wire: Wire, text: str) -> None:
     assert deploy(wire, text.encode("utf-8", "replace").decode()) == 400

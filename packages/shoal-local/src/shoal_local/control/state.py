@@ -151,11 +151,9 @@ class State:
     def description(self) -> dict[str, Any] | None:
         """Return what the last emulator wrote, whether it runs or not.
 
-        Raises EmulatorError when it is no folder, or belongs to another user, who could name any
-        endpoint and any process.
+        Raises EmulatorError when it cannot be a folder, or belongs to another user, who could name
+        any endpoint and any process.
         """
-        if self.folder.exists() and not self.folder.is_dir():
-            raise EmulatorError(f"{self.folder} is not a folder; give one as --state-dir")
         if self.folder.exists() and (owner := self.folder.stat().st_uid) != os.geteuid():
             raise EmulatorError(
                 f"{self.folder} belongs to the user {owner}; give a folder of your own"
@@ -164,6 +162,8 @@ class State:
             return dict(json.loads((self.folder / STATE_FILE).read_text()))
         except (FileNotFoundError, ValueError):
             return None
+        except OSError as error:
+            raise EmulatorError(f"{self.folder} cannot be the state directory: {error}") from error
 
     def clean(self) -> list[int]:
         """End the children that a dead emulator left, delete its files, and return the pids.

@@ -114,7 +114,7 @@ def _load(text: str) -> Document:
         document = json.loads(text)
     except ValueError as error:
         raise unparsable(str(error)) from None
-    _refuse_other_types(document["Steps"] if isinstance(document, dict) else None)
+    _refuse_other_types(document.get("Steps") if isinstance(document, dict) else None)
     if mistake := best_match(_schema().iter_errors(document)):
         where = mistake.json_path.replace("$", "the definition", 1)
         raise unparsable(f"{where}: {mistake.message}")
