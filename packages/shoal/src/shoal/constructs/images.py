@@ -88,7 +88,12 @@ _SCRIPT = Path(__file__).with_name("image_build.sh")
 
 
 class ImageBuild(Construct):
-    """`project` builds the recipe for `use` (training, endpoint) of the repository at `root`."""
+    """`project` builds the recipe for `use` (training, endpoint) of the repository at `root`.
+
+    The build leaves the image's URI with its digest in an SSM parameter. The parameter's name
+    contains a hash of the recipe: a checkout deploys the image of its own recipe, or CloudFormation
+    does not find the parameter and changes nothing.
+    """
 
     def __init__(
         self,

@@ -25,6 +25,9 @@ class SecurityGroups(Construct):
 
     Our own groups let nothing in from outside themselves. Where the nodes of `several` workloads
     are in `training`, it does not let them in either: each workload has a `TrainingGroup` too.
+
+    Several workloads share the way out and to the file system. Among themselves only the nodes of
+    one workload may talk, because ranks answer any request to their ports.
     """
 
     def __init__(
@@ -102,7 +105,11 @@ def own_training_place(scope: Construct, names: Names, shared: Place) -> Place:
 
 
 class ExistingNetwork(Construct):
-    """`vpc`, `training_subnet` and `hosting_subnets` by their ids."""
+    """`vpc`, `training_subnet` and `hosting_subnets` by their ids.
+
+    Only AWS knows whether the subnets lie in the zones of the settings, reach S3 and have free
+    addresses: `shoal.verbs.doctor.network_check` asks it.
+    """
 
     def __init__(self, scope: Construct, construct_id: str, *, settings: Network, ids: Ids) -> None:
         super().__init__(scope, construct_id)
@@ -188,6 +195,8 @@ _OneSubnet = TypeVar("_OneSubnet", bound=ec2.Subnet)
 class PrivateNetwork(Construct):
     """One training subnet in one availability zone, which EFA cannot leave, and one hosting subnet
     per hosting zone.
+
+    It has a way to the internet only if the settings ask for one.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, names: Names) -> None:

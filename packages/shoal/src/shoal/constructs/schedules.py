@@ -33,6 +33,9 @@ _RETRIES = 2
 class Schedules(Construct):
     """`starter`, which the schedules call, and `dead_letters`, for deliveries that Scheduler gave
     up.
+
+    EventBridge Scheduler, or S3's event of a manifest -> function `start` ->
+    StartPipelineExecution, if nothing runs. docs/decisions/schedules.md says why not directly.
     """
 
     def __init__(

@@ -27,6 +27,10 @@ CAPTURED = "captured"
 class ServingRole(SageMakerRole):
     """Source: SageMaker developer guide, "SageMaker roles", CreateModel; "Auto-Rollback
     Configuration and Monitoring" for the alarms.
+
+    Every archive and image has a role of its own. With one role for all, an update would take the
+    old archive away from a fleet that still serves, may scale out, and is the target of a rollback.
+    CloudFormation deletes the old role last, with the old model. See docs/decisions/serving.md.
     """
 
     def __init__(
@@ -82,6 +86,9 @@ class BroughtArchive(Construct):
     """`resource` succeeds when the archive lies at `url` with the pinned hash.
 
     Deleting it keeps the archive.
+
+    Who serves holds a verified copy, so a deployment, a rollback or a new container needs nothing
+    of the environment that trained. See docs/decisions/accounts.md.
     """
 
     def __init__(
@@ -155,6 +162,9 @@ class ServedModel(Construct):
 
     Serverless inference has neither a VPC nor volumes nor data capture
     (packages/shoal/src/shoal/settings/sections/serving.py).
+
+    A change in either gives it a new name: CloudFormation creates the new one, updates the
+    endpoint, and then deletes the old one. It could not replace resources with names of ours.
     """
 
     def __init__(

@@ -27,6 +27,12 @@ class ServingAlarms(Construct):
     """`names` are those of the alarms.
 
     The alarms must exist before the endpoint, and not ring when its deployment begins.
+
+    They watch only the new fleet, by the dimension EndpointConfigName. If they watched the old one
+    as well, a release that repairs what is live would be rolled back by what it repairs (SageMaker
+    developer guide, "Auto-Rollback Configuration and Monitoring"). Metrics and units: "Amazon
+    SageMaker AI metrics in Amazon CloudWatch". For errors each request sends 1 or 0, so their
+    average is a rate.
     """
 
     def __init__(
@@ -83,7 +89,11 @@ _SCALE_IN_COOLDOWN_S, _SCALE_OUT_COOLDOWN_S = 300, 60
 
 
 class ServingEndpoint(Construct):
-    """`endpoint` has its own name: callers know it, and no release changes it."""
+    """`endpoint` has its own name: callers know it, and no release changes it.
+
+    Sources: SageMaker API reference, DeploymentConfig and UpdateEndpoint; developer guide,
+    "Blue/Green Deployments", "Automatically scale Amazon SageMaker AI models".
+    """
 
     def __init__(
         self,
@@ -175,7 +185,12 @@ Source: Lambda developer guide, "Configure Lambda function memory".
 
 
 class ServingProof(Construct):
-    """`resource` has the release among its properties, so that it runs again for every release."""
+    """`resource` has the release among its properties, so that it runs again for every release.
+
+    SageMaker's own rollback leaves an endpoint in service, with the old configuration: a deployment
+    that only waits for "in service" takes a rollback for a success
+    (hashicorp/terraform-provider-aws#48997).
+    """
 
     def __init__(
         self,

@@ -59,6 +59,10 @@ def environment_key(
 
     In a protected environment it outlives its stack, because what it encrypts does. Nobody but its
     owner changes the policy of the organisation's.
+
+    The CDK's default gives the account every action and leaves the rest to IAM. Here the account
+    administers the key, and `shoal.settings.key_policy` says what may use it. Source: AWS KMS
+    developer guide, "Key policies".
     """
     environment = names.environment
     if arn := environment.organisation.kms_key_arn:
@@ -91,7 +95,11 @@ EMPTY_TAG = "shoal:empty-on-delete"
 
 
 class EmptyOnDelete(Construct):
-    """Empties what `buckets` and `registry` get right before CloudFormation deletes it."""
+    """Empties what `buckets` and `registry` get right before CloudFormation deletes it.
+
+    Its function is `shoal/functions/empty_on_delete`; the CDK's own provider would bring Node.js
+    into the stack.
+    """
 
     def __init__(
         self,

@@ -35,6 +35,10 @@ a serverless variant keeps warm.
 class TeardownGuard(Construct):
     """`deleter` is called by the pipeline's Teardown step and by the queue behind the
     terminal-status rule.
+
+    Terminal status event -> queue -> function. The queue brings an execution back until nothing of
+    it is left: after 30 s, 60 s and so on up to 15 minutes. After two hours the message goes to the
+    dead-letter queue, on which `MonitoringStack` has an alarm.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, names: Names) -> None:

@@ -48,7 +48,11 @@ class _Body(io.RawIOBase):
 
 
 class RequestHandler(MotoRequestHandler):
-    """Answers the requests of one connection. Writes no access log: requests.jsonl says more."""
+    """Answers the requests of one connection. Writes no access log: requests.jsonl says more.
+
+    werkzeug's own handler ends the connection after each request. Every request of a client would
+    then cost both sides a connection, and this process a thread.
+    """
 
     protocol_version = "HTTP/1.1"
     timeout = 60.0
@@ -180,7 +184,12 @@ PAYLOADS = frozenset(
 
 @dataclass
 class RequestLog:
-    """Appends to the file; safe from many threads."""
+    """Appends to the file; safe from many threads.
+
+    A line says when, what, in which account, by whom, with which parameters and outcome, how many
+    bytes came and went, and what IAM is asked (`unmapped` where that is not known). Long values are
+    cut and payloads left out.
+    """
 
     path: Path
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -57,7 +57,11 @@ _CURVES = (
 
 
 class PageKeeper(Construct):
-    """`keeper`, which reads what an execution did and writes nothing but pages."""
+    """`keeper`, which reads what an execution did and writes nothing but pages.
+
+    The page is made by the verbs' own modules, which are packed with the function: they need boto3,
+    which Lambda has, and nothing else. docs/decisions/run-page.md says why a function.
+    """
 
     def __init__(
         self,

@@ -242,7 +242,13 @@ _JOBS = {
 
 
 class PipelineRole(ActorRole):
-    """Role of the pipeline itself; the `jobs` that it starts run under their own roles."""
+    """Role of the pipeline itself; the `jobs` that it starts run under their own roles.
+
+    It may start only jobs such as the definition describes, in our subnets with our roles; register
+    models only as pending approval; and touch only names that this pipeline gives. Source:
+    SageMaker developer guide, "Define a pipeline: IAM access", and the service authorization
+    reference.
+    """
 
     def __init__(
         self,

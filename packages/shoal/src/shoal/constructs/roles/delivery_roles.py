@@ -42,7 +42,14 @@ def _delivery(environment: Environment) -> Delivery:
 
 
 class WorkflowRole(StatedRole):
-    """`workflow_environment` is the environment on GitHub."""
+    """`workflow_environment` is the environment on GitHub.
+
+    The host signs a token for each job. The token's subject names the repository and, where the job
+    names one, the environment, whose rules (reviewers, branches) GitHub applies before it signs. On
+    GitLab it names the project and the branch. Sources:
+    https://docs.github.com/en/actions/reference/security/oidc, the IAM user guide, "Configuring a
+    role for GitHub OIDC identity provider", and GitLab's "Configure OpenID Connect in AWS".
+    """
 
     def __init__(
         self,
@@ -153,7 +160,18 @@ class DeliveryRoles:
 
 
 def registry_policy(names: Names, consumers: Sequence[Consumer]) -> dict[str, Any] | None:
-    """Return the policy of the model package group; None where nobody needs one."""
+    """Return the policy of the model package group; None where nobody needs one.
+
+    Everybody in a consumer's account whom its account lets may see a version and its approval; its
+    role that brings archives reads sealed ones. Nothing else is allowed: no other object or list,
+    no write, no approval.
+
+    The account is the principal and a condition names the role, because AWS refuses a policy whose
+    principal does not exist, and the role is made after this (IAM user guide, "AWS JSON policy
+    elements: Principal"). The caller's account must allow the same (SageMaker developer guide,
+    "Cross-account discoverability" of model registries; of bucket and key:
+    shoal.settings.external_data). Run against shoal-local; only read for AWS.
+    """
     if not consumers:
         return None
     group = names.arn("sagemaker", f"model-package-group/{names.model_package_group}")
