@@ -8,7 +8,7 @@ from shoal.constructs.monitoring.page_keeper import PageKeeper, ScoringWatch
 from shoal.constructs.pipeline.training_pipeline import step_names
 from shoal.constructs.schedules import ScheduleAlarms
 from shoal.constructs.shoal_stack import ShoalStack
-from shoal.constructs.teardown import PURPOSE as TEARDOWN
+from shoal.constructs.teardown import TEARDOWN_PURPOSE as TEARDOWN
 from shoal.constructs.teardown import Sweeper
 from shoal.settings.names import Names
 from stacks.data import DataStack

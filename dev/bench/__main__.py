@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dev.bench.parts import RANKS, images_per_s, local, pipeline, time_to_accuracy
+from dev.bench.measurements import RANKS, images_per_s, local, pipeline, time_to_accuracy
 from dev.bench.processes import RunFailedError, end_on_sigterm
 from dev.bench.rounds import REPOSITORY, Comparison, cores
 

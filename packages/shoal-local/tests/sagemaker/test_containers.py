@@ -24,7 +24,7 @@ from shoal_local.processes import ProcessRegistry
 from shoal_local.sagemaker.container import launch
 from shoal_local.sagemaker.container.launch import PLAIN_VARIABLE, Host, Pod
 from shoal_local.sagemaker.jobs.base.containers import write_ssh_client, write_sshd
-from shoal_local.sagemaker.jobs.base.paths import HostPaths
+from shoal_local.sagemaker.jobs.base.files import HostPaths
 from shoal_local.testing import emulator
 
 PYTHON = f"{sys.base_prefix}/bin/python3"

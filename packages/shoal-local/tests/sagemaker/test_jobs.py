@@ -33,8 +33,8 @@ from shoal_local.errors import AwsError
 from shoal_local.processes import ProcessRegistry, started_at
 from shoal_local.sagemaker.container import host
 from shoal_local.sagemaker.core import Settings
+from shoal_local.sagemaker.jobs.base.files import LogStreams
 from shoal_local.sagemaker.jobs.base.jobs import Ending, EndReason, failure_reason
-from shoal_local.sagemaker.jobs.base.paths import LogStreams
 from shoal_local.sagemaker.jobs.training.metrics import Metrics
 from tests.sagemaker.conftest import Services
 

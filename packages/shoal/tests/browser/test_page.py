@@ -21,7 +21,8 @@ from tests.repository import ROOT
 FOLDER = Path(__file__).parent
 HOSTILE = "</script><img src=x onerror=alert(1)><script>alert(2)</script>"
 SCREEN = {"width": 800, "dark": False}
-RUNS, LOOKS = table(__file__, "runs.yaml"), table(__file__, "runs.yaml")["looks"]
+RUNS = table(__file__, "runs.yaml")
+LOOKS = RUNS.pop("looks")
 NO_BROWSER = 3
 """The exit code of look.mjs when a browser does not start."""
 

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from local_kit.sagemaker_account import ACCOUNT_ID, TRAINING_IMAGE, Account
+from local_kit.tables import table
 from shoal.aws.execution import Pipeline
 from shoal.aws.target import Target
 from shoal.costs import prices
@@ -30,7 +31,7 @@ from shoal_local.testing import emulator
 from tests.functions.invocation import invoke
 from tests.pipelines.inputs import GOLDENS
 
-DAYS = yaml.safe_load(Path(__file__).with_name("capacity_days.yaml").read_text())["days"]
+DAYS = table(__file__, "cases.yaml")["capacity_days"]["days"]
 SPEED = 600
 """How much faster than ours the clock of capacity files, waits and retries runs."""
 SCRIPT = {

@@ -23,7 +23,7 @@ from tests.stacks.test_combinations import environment
 
 ANSWERS = ROOT / "docs" / "security-answers.yaml"
 REVIEWED = ("all", "all-kept", "vpc-fsx", "plain")
-"""Cases of combinations.yaml that have between them every resource that any has."""
+"""Cases of `combinations` in cases.yaml that have between them every resource that any has."""
 GATE = "AwsSolutions"
 
 

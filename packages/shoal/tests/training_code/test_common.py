@@ -227,7 +227,7 @@ def test_what_the_folder_holds_instead_is_said(tmp_path: Path) -> None:
         read_digits(tmp_path, "train")
 
 
-ARCHIVE_CODE = str(REPOSITORY / "training_code")
+TRAINING_CODE = str(REPOSITORY / "training_code")
 SAY = "from common import tracking; [tracking.log(f'epoch={each} loss=0.5') for each in (1, 2, 3)]"
 MEASURE = "from common import tracking; import sys; print(tracking.measured(sys.argv[1]))"
 
@@ -236,7 +236,7 @@ def said(python: str, program: str, *arguments: str, **variables: str) -> str:
     """Return what a program prints that ends well."""
     command, environment = (
         [python, "-c", program, *arguments],
-        {"PYTHONPATH": ARCHIVE_CODE, **variables},
+        {"PYTHONPATH": TRAINING_CODE, **variables},
     )
     output = subprocess.check_output(command, env=environment, stderr=subprocess.STDOUT, text=True)
     return output.strip()

@@ -6,7 +6,7 @@
 - IAM reads all of AWS's policies at its start, whether anybody asks for one or not.
 - Each request looks up the methods of a class again, lists moto's folder, and compares the host
   with the addresses of all services.
-- S3's bodies, checksums and lists of versions: see `control.s3`.
+- S3's bodies, checksums and lists of versions: see `control.objects`.
 """
 
 import hashlib

@@ -10,7 +10,9 @@ from shoal_local.errors import AwsError
 from shoal_local.sagemaker.shapes import Anything
 from shoal_local.tables import read_table
 
-_FIELDS: Mapping[str, Sequence[str]] = read_table(Path(__file__).with_name("fields.yaml"))
+_FIELDS: Mapping[str, Sequence[str]] = read_table(Path(__file__).with_name("resources.yaml"))[
+    "fields"
+]
 _ROW = re.compile(r"([\w.]+)(!)?(?:=(.*))?")
 
 
@@ -40,7 +42,7 @@ def not_emulated(what: str) -> AwsError:
 
 
 def check_fields(operation: str, request: Mapping[str, Any]) -> None:
-    """Raise AwsError for the first field that breaks a row of `fields.yaml`.
+    """Raise AwsError for the first field that breaks a row of `fields`.
 
     A value that only a pipeline's run knows breaks none.
     """

@@ -1,4 +1,4 @@
-"""What every kind of resource has: a row of `kinds.yaml`, Describe, List and Delete by name, and
+"""What every kind of resource has: a row of `kinds`, Describe, List and Delete by name, and
 tags by its ARN.
 
 What a request names (roles, subnets, security groups, keys) must exist: SageMaker checks that
@@ -49,7 +49,7 @@ class Kind:
 
     @classmethod
     def read(cls, store: str, row: Mapping[str, Any]) -> "Kind":
-        """Return the kind of a row in `kinds.yaml`."""
+        """Return the kind of a row of `kinds`."""
         noun, listed = row["noun"], row["list"]
         listing = Listing(
             listed["answer"],
@@ -65,7 +65,7 @@ class Kind:
 
 KINDS: Mapping[str, Kind] = {
     store: Kind.read(store, row)
-    for store, row in read_table(Path(__file__).with_name("kinds.yaml")).items()
+    for store, row in read_table(Path(__file__).with_suffix(".yaml"))["kinds"].items()
 }
 
 

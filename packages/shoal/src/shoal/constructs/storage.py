@@ -86,7 +86,7 @@ def environment_key(
     )
 
 
-PURPOSE, REGISTRY_PURPOSE = "empty-on-delete", "empty-registry"
+EMPTY_PURPOSE, REGISTRY_PURPOSE = "empty-on-delete", "empty-registry"
 """Of the functions that empty what all workloads share, and what one has."""
 # The function acts only on what carries this tag. When an environment becomes protected,
 # CloudFormation takes the tag away in the same update that removes the custom resource, and it
@@ -107,7 +107,7 @@ class EmptyOnDelete(Construct):
         construct_id: str,
         *,
         names: Names,
-        purpose: str = PURPOSE,
+        purpose: str = EMPTY_PURPOSE,
     ) -> None:
         super().__init__(scope, construct_id)
         self._names = names
@@ -219,7 +219,7 @@ def sealing_statements(names: Names) -> Iterator[iam.PolicyStatement]:
     writers = [names.role_arn(SEAL_PURPOSE), names.role_arn(BRING)]
     yield _deny("OnlySealAndBringWriteModels", bucket, writes, writers)
     # In a protected environment that role does not exist, and nobody deletes.
-    yield _deny("NobodyDeletesModels", bucket, deletes, [names.role_arn(PURPOSE)])
+    yield _deny("NobodyDeletesModels", bucket, deletes, [names.role_arn(EMPTY_PURPOSE)])
 
 
 def _deny(sid: str, bucket: str, actions: list[str], but: list[str]) -> iam.PolicyStatement:

@@ -13,7 +13,7 @@ from shoal.constructs.python_function import PythonFunction
 from shoal.settings.names import Names
 from shoal.settings.sections.schedules import rare
 
-PURPOSE = "teardown"
+TEARDOWN_PURPOSE = "teardown"
 TERMINAL_STATUSES = ("Succeeded", "Failed", "Stopped", "CompletedWithFailures")
 _FUNCTION_TIMEOUT = cdk.Duration.seconds(90)
 # After this a message comes back if its function was lost. A function that only has to wait sets
@@ -47,7 +47,7 @@ class TeardownGuard(Construct):
             self,
             "Deleter",
             names=names,
-            purpose=PURPOSE,
+            purpose=TEARDOWN_PURPOSE,
             folder="teardown",
             module="teardown",
             description=(
@@ -64,7 +64,7 @@ class TeardownGuard(Construct):
         self.dead_letters = sqs.Queue(
             self,
             "DeadLetters",
-            queue_name=names.dead_letters(PURPOSE),
+            queue_name=names.dead_letters(TEARDOWN_PURPOSE),
             enforce_ssl=True,
             retention_period=cdk.Duration.days(14),
         )

@@ -296,7 +296,7 @@ def addresses_per_node(instance_type: str) -> int:
     return int(row["addresses"])
 
 
-def variables(instance_type: str) -> dict[str, str]:
+def efa_variables(instance_type: str) -> dict[str, str]:
     """Return the environment variables that EFA needs in the training container.
 
     None without EFA.
@@ -311,16 +311,16 @@ def variables(instance_type: str) -> dict[str, str]:
     }
 
 
-def environment(training: Training) -> dict[str, str]:
+def efa_environment(training: Training) -> dict[str, str]:
     """Return the training container's environment.
 
     What EFA needs comes first, the environment file over it, and last what is required.
     """
     required = {REQUIRE: "1"} if training.require_efa else {}
-    return variables(training.instance_type) | training.environment | required
+    return efa_variables(training.instance_type) | training.environment | required
 
 
-def problems(training: Training, *, is_looked_at: bool) -> Iterator[Problem]:
+def efa_problems(training: Training, *, is_looked_at: bool) -> Iterator[Problem]:
     """Yield why a job that requires EFA would always fail, or why nothing would look."""
     if not training.require_efa:
         return
@@ -364,9 +364,9 @@ def _opposing(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         yield _NETWORK, network
 
 
-def notices(training: Training) -> Iterator[str]:
+def efa_notices(training: Training) -> Iterator[str]:
     """Yield where the environment file contradicts what EFA needs."""
-    for name, needed in variables(training.instance_type).items():
+    for name, needed in efa_variables(training.instance_type).items():
         value = training.environment.get(name, needed)
         if value != needed:
             yield Risk(

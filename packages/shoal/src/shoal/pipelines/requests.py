@@ -112,7 +112,7 @@ class Requests:
             "VpcConfig": self._training_vpc(),
             "Tags": step_tags(self.names),
         }
-        variables = contract.environment(settings) | secrets.variables(settings.secrets)
+        variables = contract.efa_environment(settings) | secrets.variables(settings.secrets)
         index = self.environment.organisation.package_index
         if index and index.url:  # for a script's own pip, too; a password is in no variable
             variables = {"PIP_INDEX_URL": index.url} | variables

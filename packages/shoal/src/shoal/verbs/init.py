@@ -113,13 +113,6 @@ def take_wheels(source: Path, root: Path, version: str) -> None:
                 file.unlink()
 
 
-if __name__ == "__main__":
-    try:
-        lock(Path(*sys.argv[1:2]).resolve())
-    except ShoalError as error:
-        sys.exit(f"shoal: {error}")
-
-
 FILE = ".shoal-answers.yaml"
 KINDS = (*TASKS, *TRAINERS)
 CI = ("github", "gitlab", "none")
@@ -281,3 +274,10 @@ def require_empty(folder: Path) -> None:
     if files:
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
         raise UsageError(f"{folder} is not empty ({min(files)}{more}); give a new folder")
+
+
+if __name__ == "__main__":
+    try:
+        lock(Path(*sys.argv[1:2]).resolve())
+    except ShoalError as error:
+        sys.exit(f"shoal: {error}")

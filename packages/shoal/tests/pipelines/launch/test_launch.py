@@ -189,27 +189,27 @@ def test_a_node_takes_one_address_per_network_card(instance_type: str, addresses
 def test_efa_variables_are_set_on_types_with_efa_only(
     instance_type: str, expected: dict[str, str]
 ) -> None:
-    assert contract.variables(instance_type) == expected
+    assert contract.efa_variables(instance_type) == expected
 
 
 @pytest.mark.parametrize(("keys", "notices"), rows(__file__, "launch.yaml", "efa_notices"))
 def test_what_contradicts_efa_is_told(keys: dict[str, Any], notices: list[str]) -> None:
-    assert list(contract.notices(Training(**keys))) == notices
+    assert list(contract.efa_notices(Training(**keys))) == notices
 
 
 @pytest.mark.parametrize(("keys", "variables"), rows(__file__, "launch.yaml", "environments"))
 def test_the_containers_environment(keys: dict[str, Any], variables: dict[str, str]) -> None:
-    assert contract.environment(Training(**keys)) == variables
+    assert contract.efa_environment(Training(**keys)) == variables
 
 
 @pytest.mark.parametrize("environment", [{"NCCL_NET": "aws libfabric"}, {"FI_PROVIDER": "efa"}])
 def test_variables_with_which_efa_can_be_proven_are_accepted(environment: dict[str, str]) -> None:
     training = Training(require_efa=True, environment=environment)
-    assert list(contract.problems(training, is_looked_at=True)) == []
+    assert list(contract.efa_problems(training, is_looked_at=True)) == []
 
 
 def test_efa_is_not_required_where_nothing_looks() -> None:
-    (problem,) = contract.problems(Training(require_efa=True), is_looked_at=False)
+    (problem,) = contract.efa_problems(Training(require_efa=True), is_looked_at=False)
     assert problem.message.startswith("nothing in the job would look which network it uses")
 
 
@@ -223,10 +223,10 @@ def test_the_watch_looks_with_pytorch_where_there_may_be_efa(
 
 @pytest.mark.parametrize(("keys", "message"), rows(__file__, "launch.yaml", "efa_refused"))
 def test_efa_is_not_required_where_it_cannot_be(keys: dict[str, Any], message: str) -> None:
-    (problem,) = contract.problems(Training(require_efa=True, **keys), is_looked_at=True)
+    (problem,) = contract.efa_problems(Training(require_efa=True, **keys), is_looked_at=True)
     assert problem.message.startswith(message)
 
 
 def test_nothing_is_wrong_where_efa_is_not_required() -> None:
     training = Training(instance_type="ml.m5.xlarge", strategy=Strategy.NONE)
-    assert list(contract.problems(training, is_looked_at=False)) == []
+    assert list(contract.efa_problems(training, is_looked_at=False)) == []

@@ -24,7 +24,7 @@ from shoal_local.sagemaker.container.launch import Host, Pod, isolation_refused
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.hosting.models import Models, fetch_model, model_uri, resolve_container
 from shoal_local.sagemaker.jobs.base import containers
-from shoal_local.sagemaker.jobs.base.paths import HostPaths, JobPaths, LogStreams
+from shoal_local.sagemaker.jobs.base.files import HostPaths, JobPaths, LogStreams
 from shoal_local.sagemaker.shapes import Document
 
 _PORT = 8080

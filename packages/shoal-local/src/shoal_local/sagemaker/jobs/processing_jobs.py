@@ -14,6 +14,7 @@ from shoal_local.sagemaker.container.launch import Host, isolation_refused
 from shoal_local.sagemaker.errors import check_fields, not_emulated
 from shoal_local.sagemaker.jobs.base import containers, storage
 from shoal_local.sagemaker.jobs.base.containers import image_for
+from shoal_local.sagemaker.jobs.base.files import HostPaths
 from shoal_local.sagemaker.jobs.base.jobs import (
     PROCESSING,
     Ending,
@@ -25,7 +26,6 @@ from shoal_local.sagemaker.jobs.base.jobs import (
     JobStoppedError,
     supervise,
 )
-from shoal_local.sagemaker.jobs.base.paths import HostPaths
 from shoal_local.sagemaker.jobs.training import capacity
 from shoal_local.sagemaker.resources import assume, check_keys, check_network
 from shoal_local.sagemaker.shapes import Document, fitting

@@ -18,8 +18,8 @@ from shoal.constructs.monitoring.alarms import Alarms
 from shoal.constructs.pipeline.scoring import ScoringPipeline
 from shoal.constructs.python_function import PythonFunction
 from shoal.constructs.schedules import ScheduleAlarms
-from shoal.constructs.teardown import PURPOSE as TEARDOWN
 from shoal.constructs.teardown import SWEEPER_PURPOSE as SWEEP
+from shoal.constructs.teardown import TEARDOWN_PURPOSE as TEARDOWN
 from shoal.constructs.teardown import Sweeper, execution_ended
 from shoal.costs import prices
 from shoal.settings.names import RUNS, Names

@@ -1,4 +1,7 @@
-"""The IAM role of one actor, whose statements name literal ARNs; and SageMaker's own."""
+"""The IAM role of one actor, whose statements name literal ARNs;
+SageMaker's own; and findings that are accepted, each with its reason. See docs/identity.md for why
+each actor has its own role, and what each may do.
+"""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence

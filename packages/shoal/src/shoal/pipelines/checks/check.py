@@ -106,7 +106,7 @@ def _before_launch(environment: Environment, root: Path | None) -> Iterator[Prob
     if training.require_efa:
         code = case.read_source(root, training)
         is_looked_at = watch.proves_network(training, code) or code.says(contract.REQUIRE)
-        yield from contract.problems(training, is_looked_at=is_looked_at or root is None)
+        yield from contract.efa_problems(training, is_looked_at=is_looked_at or root is None)
     yield from scoring.problems(
         environment.scoring,
         environment.data.channels,
@@ -181,7 +181,7 @@ def _notices(environment: Environment, launch: Launch) -> Iterator[str]:
             "requirements.txt is installed at the start of a job: the existing VPC needs a way to a"
             " package index"
         )
-    yield from contract.notices(training)
+    yield from contract.efa_notices(training)
     yield from schedules.notices(environment)
     serving, release = environment.serving, environment.release
     if serving is None and release is not None:

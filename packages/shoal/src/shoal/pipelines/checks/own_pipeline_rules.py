@@ -1,5 +1,5 @@
 """The rules of a definition that a user wrote: it must fit the roles and the teardown guard around
-it. Before, `graph_rules` of shoal.pipelines.validation checks its graph, and `shapes` the requests
+it. Before, `graph_rules` of shoal.pipelines checks its graph, and `shapes` the requests
 of its steps.
 """
 

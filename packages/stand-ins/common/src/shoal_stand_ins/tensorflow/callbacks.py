@@ -8,9 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from shoal_stand_ins.job import Job
 from shoal_stand_ins.tensorflow.training import assign_broadcast
-
-from ..job import Job
 
 
 class BroadcastCallback(tf.keras.callbacks.Callback):  # type: ignore[misc, unused-ignore] # untyped where TensorFlow is not installed

@@ -10,9 +10,8 @@ from typing import Any
 
 import torch
 
+from horovod.common import Average, ReduceOp, choose, size
 from horovod.torch.collectives import Compression, reduce_all
-
-from ..common import Average, ReduceOp, choose, size
 
 
 class _Distributed(torch.optim.Optimizer):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed

@@ -20,12 +20,12 @@ from shoal_local.sagemaker.container.launch import isolation_refused
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import invalid
 from shoal_local.sagemaker.jobs.base import storage
-from shoal_local.sagemaker.jobs.base.paths import HostPaths
+from shoal_local.sagemaker.jobs.base.files import HostPaths
 from shoal_local.sagemaker.shapes import Document
 
 
 def check_channel(channel: Document, request: Document) -> None:
-    """Raise AwsError for a channel that cannot be; what it may be is in `fields.yaml`, too."""
+    """Raise AwsError for a channel that cannot be; what it may be is in `resources.yaml`, too."""
     name, source = channel["ChannelName"], channel["DataSource"]
     # SageMaker's pattern allows it; as a folder's name it would lead out of /opt/ml/input/data
     if name in {".", ".."}:

@@ -21,7 +21,7 @@ from shoal_local.runtimes.catalog import Image, accelerators, image, image_patte
 from shoal_local.sagemaker.container.launch import Host, Pod, isolation_refused
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import invalid, not_emulated
-from shoal_local.sagemaker.jobs.base.paths import HostPaths, JobPaths, LogStreams
+from shoal_local.sagemaker.jobs.base.files import HostPaths, JobPaths, LogStreams
 from shoal_local.sagemaker.shapes import Document
 
 _POLL_S = 0.1

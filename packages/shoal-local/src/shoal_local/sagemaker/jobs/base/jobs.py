@@ -21,7 +21,7 @@ from shoal_local.sagemaker.container.launch import Pod, PodError
 from shoal_local.sagemaker.core import Core, event_detail
 from shoal_local.sagemaker.errors import invalid
 from shoal_local.sagemaker.jobs.base.containers import BuildStoppedError, RuntimeBuildError
-from shoal_local.sagemaker.jobs.base.paths import JobPaths
+from shoal_local.sagemaker.jobs.base.files import JobPaths
 from shoal_local.sagemaker.jobs.base.storage import DataError
 from shoal_local.sagemaker.resources import KINDS, Kind, Resources
 from shoal_local.sagemaker.shapes import Document, fitting

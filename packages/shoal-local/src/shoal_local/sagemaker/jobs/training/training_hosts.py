@@ -12,8 +12,8 @@ from shoal_local.sagemaker.container.launch import Host, Pod, isolation_refused
 from shoal_local.sagemaker.container.namespaces import INTERFACE
 from shoal_local.sagemaker.jobs.base import containers, storage
 from shoal_local.sagemaker.jobs.base.channels import Channels
+from shoal_local.sagemaker.jobs.base.files import HostPaths, JobPaths
 from shoal_local.sagemaker.jobs.base.jobs import Ending, Job
-from shoal_local.sagemaker.jobs.base.paths import HostPaths, JobPaths
 from shoal_local.sagemaker.jobs.base.storage import FolderSync
 from shoal_local.sagemaker.jobs.training import warm_pools
 from shoal_local.sagemaker.jobs.training.capacity import instances

@@ -11,7 +11,7 @@ from shoal_local.sagemaker.container.launch import networks_refused
 from shoal_local.sagemaker.errors import check_fields, not_emulated
 from shoal_local.sagemaker.jobs.base.channels import check_channel
 from shoal_local.sagemaker.jobs.base.containers import MAX_HOSTS
-from shoal_local.sagemaker.jobs.base.paths import HostPaths
+from shoal_local.sagemaker.jobs.base.files import HostPaths
 from shoal_local.sagemaker.jobs.training.capacity import candidates
 from shoal_local.sagemaker.jobs.training.metrics import compile_regex
 from shoal_local.sagemaker.shapes import Document

@@ -11,8 +11,8 @@ from shoal_local.sagemaker import names
 from shoal_local.sagemaker.container.launch import isolation_refused
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import invalid
+from shoal_local.sagemaker.jobs.base.files import HostPaths
 from shoal_local.sagemaker.jobs.base.jobs import TRAINING
-from shoal_local.sagemaker.jobs.base.paths import HostPaths
 from shoal_local.sagemaker.shapes import Document
 
 CACHE_PATH = "/opt/ml/sagemaker/warmpoolcache"

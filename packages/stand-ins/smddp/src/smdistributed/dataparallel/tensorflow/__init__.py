@@ -6,6 +6,7 @@ In strict mode, importing it raises SMDDPConfigurationError where the instance t
 import os
 
 from shoal_stand_ins.tensorflow.training import Compression as Compression
+from smdistributed.dataparallel.launch import check_instance_type, read
 from smdistributed.dataparallel.tensorflow.collectives import ReduceOp as ReduceOp
 from smdistributed.dataparallel.tensorflow.collectives import allreduce as allreduce
 from smdistributed.dataparallel.tensorflow.collectives import broadcast as broadcast
@@ -24,10 +25,14 @@ from smdistributed.dataparallel.tensorflow.collectives import overlap as overlap
 from smdistributed.dataparallel.tensorflow.collectives import rank as rank
 from smdistributed.dataparallel.tensorflow.collectives import shutdown as shutdown
 from smdistributed.dataparallel.tensorflow.collectives import size as size
-
-from ..launch import check_instance_type, read
-from .training import BroadcastGlobalVariablesHook as BroadcastGlobalVariablesHook
-from .training import DistributedGradientTape as DistributedGradientTape
-from .training import DistributedOptimizer as DistributedOptimizer
+from smdistributed.dataparallel.tensorflow.training import (
+    BroadcastGlobalVariablesHook as BroadcastGlobalVariablesHook,
+)
+from smdistributed.dataparallel.tensorflow.training import (
+    DistributedGradientTape as DistributedGradientTape,
+)
+from smdistributed.dataparallel.tensorflow.training import (
+    DistributedOptimizer as DistributedOptimizer,
+)
 
 check_instance_type(read(os.environ))

@@ -6,11 +6,11 @@ import pytest
 
 from local_kit.runtime import find_runtime
 from local_kit.tables import table
-from tests.smddp.conftest import LEGACY_KERAS, SCRIPTS
+from tests.ranks.conftest import LEGACY_KERAS, SCRIPTS
 
 pytestmark = pytest.mark.nightly
 
-TABLE = table(__file__, "horovod.yaml")
+TABLE = table(__file__, "cases.yaml")["test_horovod"]
 EXPECTED: dict[str, dict[str, Any]] = TABLE["expected"]
 NEAR: dict[str, dict[str, Any]] = {
     "horovod_torch": {

@@ -11,7 +11,7 @@ import pytest
 
 from local_kit.runtime import Runtime
 from local_kit.tables import table
-from tests.smddp.conftest import SCRIPTS, Probe
+from tests.ranks.conftest import SCRIPTS, Probe
 
 NIGHTLY = pytest.mark.nightly
 TYPES = ("torch.float16", "torch.bfloat16", "torch.float32", "torch.int64")
@@ -60,10 +60,8 @@ def test_fully_sharded_training_equals_one_process(probe: Probe, ranks: int) -> 
     assert answer["shard"] < 1 / ranks + 0.1  # of the weights
 
 
-pytestmark = pytest.mark.nightly
-
 OK = "ok"
-DOCUMENTED, STRICT = table(__file__, "cases.yaml")["test_primitives"].values()
+DOCUMENTED, STRICT = table(__file__, "cases.yaml")["test_torch"].values()
 REDUCING = ("all_reduce", "all_reduce, coalesced", "reduce")
 HAS = {f"{name}({each})": OK for name in REDUCING for each in ("SUM", "MIN", "MAX")}
 HAS_NOT = {
@@ -77,6 +75,7 @@ BARRIER = {
 WARNING = "SMDDPPerformanceWarning: under torchrun smddp accelerates AllGather"
 
 
+@NIGHTLY
 @pytest.mark.parametrize(
     ("launcher", "strict", "expected", "warns"),
     [
@@ -101,6 +100,7 @@ def test_each_mode_has_its_collectives(
     assert (WARNING in answer["output"]) is warns
 
 
+@NIGHTLY
 def test_scripts_that_never_leave_end_well(runtime: Runtime, tmp_path: Path) -> None:
     command = runtime.mpirun(2, SCRIPTS / "never_leaves.py")
     with ThreadPoolExecutor(max_workers=2) as pool:
@@ -108,6 +108,7 @@ def test_scripts_that_never_leave_end_well(runtime: Runtime, tmp_path: Path) -> 
     assert not [outcome for outcome in outcomes if outcome.returncode]
 
 
+@NIGHTLY
 @pytest.mark.parametrize("strict", ["0", "1"])
 def test_no_collective_waits_for_the_thread_that_waits_for_it(probe: Probe, strict: str) -> None:
     answer: dict[str, Any] = probe("locks", SMDDP_LOCAL_STRICT=strict)
@@ -125,5 +126,6 @@ REDUCED = {
 }
 
 
+@NIGHTLY
 def test_allreduce_is_right(probe: Probe) -> None:
     assert probe("transport").items() >= REDUCED.items()

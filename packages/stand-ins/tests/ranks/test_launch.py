@@ -12,7 +12,7 @@ from smdistributed.dataparallel import launch
 
 from local_kit.runtime import Outcome, Runtime
 from local_kit.tables import table
-from tests.smddp.conftest import SCRIPTS
+from tests.ranks.conftest import SCRIPTS
 
 TABLE = table(__file__, "cases.yaml")["test_launch"]
 

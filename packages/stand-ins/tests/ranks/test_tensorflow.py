@@ -9,7 +9,7 @@ import pytest
 
 from local_kit.runtime import find_runtime
 from local_kit.tables import table
-from tests.smddp.conftest import LEGACY_KERAS, Probe
+from tests.ranks.conftest import LEGACY_KERAS, Probe
 
 pytestmark = pytest.mark.nightly
 
