@@ -14,6 +14,7 @@ import pytest
 
 from dev.tools.reference import COMMAND, FOLDER
 from dev.tools.reference import pages as reference_pages
+from local_kit.tables import table
 from shoal.cli.main import Deferred, shoal
 from shoal.launch import launch_of
 from shoal.pipelines.checks.check import check
@@ -21,6 +22,7 @@ from shoal.pipelines.graph import placeholder_infrastructure
 from shoal.pipelines.own_pipeline import definition_of
 from shoal.settings.parsing.errors import ConfigError
 from tests.docs.pages import ROOT, code_spans, commands, pages, text_of
+from tests.pipelines import inputs
 from tests.pipelines.inputs import environment, steps_by_name
 from tests.repository import CHECKOUT
 from tests.workflows.rules import refusal
@@ -109,7 +111,7 @@ def test_it_exists(file: str, name: str) -> None:
 PAGE = (ROOT / "docs" / "own-pipeline.md").read_text(encoding="utf-8")
 CODE = re.compile(r"```python\n(.*?)```", re.DOTALL)
 UNCHANGED, CHECKED, ASKED = CODE.findall(PAGE)
-SCORED = (ROOT / "packages/shoal/tests/fixtures/scored.txt").read_text(encoding="utf-8")
+SCORED: str = table(inputs.__file__, "own_pipeline.yaml")["scored"]
 STANDARD = check(environment()).definition
 
 
