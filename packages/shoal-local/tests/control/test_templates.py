@@ -1,4 +1,4 @@
-"""What CloudFormation refuses at once: capabilities, references, names, change sets. `types.yaml`
+"""What CloudFormation refuses at once: references, names, change sets. `types.yaml`
 names only what there is: `filled` leaves out what it cannot replace. Lists of its types change.
 
 | answer | source |
@@ -6,7 +6,7 @@ names only what there is: `filled` leaves out what it cannot replace. Lists of i
 | references to what a condition leaves out | LocalStack's recordings of AWS, `conditions` |
 | names that are not alphanumeric, or pseudo parameters | the same, `resources`, `changesets` |
 | change sets of stacks that are not there or exist | the same, `changesets` |
-| capabilities, an export of another stack, a change set after a rollback | quoted by users of AWS |
+| an export of another stack, a change set after a rollback | quoted by users of AWS |
 """
 
 import re
@@ -19,7 +19,6 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local_kit.control import (
-    LAMBDA,
     Account,
     allow,
     outputs,
@@ -35,46 +34,10 @@ from shoal_local.tables import read_table
 from shoal_local.testing import ACCOUNT_ID
 
 CASES = "cases.yaml"
-ROLE = {"Role": resource("IAM::Role", **LAMBDA)}
-NAMED = {"Role": resource("IAM::Role", **LAMBDA, RoleName="shoal-named")}
 QUEUE = {"Type": "AWS::SQS::Queue"}
 ONE = {"Queue": QUEUE}
 NEVER: dict[str, Any] = {"Conditions": {"Never": {"Fn::Equals": ["a", "b"]}}}
 ABSENT = {"Absent": {**QUEUE, "Condition": "Never"}, "Queue": QUEUE}
-
-
-@pytest.mark.parametrize(
-    ("resources", "capability", "needed"),
-    [
-        (ROLE, None, "CAPABILITY_IAM"),
-        (NAMED, None, "CAPABILITY_NAMED_IAM"),
-        (NAMED, "CAPABILITY_IAM", "CAPABILITY_NAMED_IAM"),
-    ],
-)
-def test_iam_resources_need_a_capability(
-    account: Account, resources: Mapping[str, Any], capability: str | None, needed: str
-) -> None:
-    cloudformation, name = account.client("cloudformation"), unique("stack")
-    request: dict[str, Any] = {"StackName": name, "TemplateBody": template(resources)}
-    if capability:
-        request["Capabilities"] = [capability]
-    assert refused(cloudformation.create_stack, **request) == (
-        "InsufficientCapabilitiesException",
-        f"Requires capabilities : [{needed}]",
-    )
-    assert refused(cloudformation.describe_stacks, StackName=name)[0] == "ValidationError"
-    cloudformation.create_change_set(**request, ChangeSetName="c", ChangeSetType="CREATE")
-    execute = {"StackName": name, "ChangeSetName": "c"}
-    code, _ = refused(cloudformation.execute_change_set, **execute)
-    assert code == "InsufficientCapabilitiesException"
-
-
-def test_a_role_without_a_name_needs_the_lesser_capability(account: Account) -> None:
-    cloudformation, name = account.client("cloudformation"), unique("stack")
-    cloudformation.create_stack(
-        StackName=name, TemplateBody=template(ROLE), Capabilities=["CAPABILITY_IAM"]
-    )
-    assert account.settled(name)["StackStatus"] == "CREATE_COMPLETE"
 
 
 @pytest.mark.parametrize(

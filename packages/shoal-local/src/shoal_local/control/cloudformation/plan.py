@@ -306,7 +306,6 @@ class ChangeSet:
                 {"ParameterKey": key, "ParameterValue": value}
                 for key, value in options.parameters.items()
             ],
-            "Capabilities": list(options.capabilities),
             "Tags": [{"Key": key, "Value": value} for key, value in options.tags.items()],
             "NotificationARNs": [],
             "Changes": self.changes,

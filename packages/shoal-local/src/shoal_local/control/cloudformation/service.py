@@ -12,7 +12,7 @@ from shoal_local.control.cloudformation.resources import TYPES
 from shoal_local.control.cloudformation.resources.awaited import CustomResource, is_custom
 from shoal_local.control.cloudformation.resources.base import ResourceType
 from shoal_local.control.cloudformation.stack import Stack, StackOptions, exports_of
-from shoal_local.control.cloudformation.stacks import Stacks, check_capabilities, check_updatable
+from shoal_local.control.cloudformation.stacks import Stacks, check_updatable
 from shoal_local.control.cloudformation.template import Template, invalid, parse
 from shoal_local.control.functions.service import Functions
 from shoal_local.control.http.protocol import Answer, ApiCall
@@ -224,7 +224,6 @@ class CloudFormation:
                     f" [{change_set.execution}]",
                 )
             stack, draft = change_set.stack, change_set.draft
-            check_capabilities(draft)
             draft.options = replace(
                 draft.options,
                 keep_on_failure=bool(request.get("DisableRollback")),
@@ -304,7 +303,6 @@ def options_of(request: Request, stack: Stack | None = None) -> StackOptions:
         parameters=parameters,
         tags=tags,
         role_arn=request.get("RoleARN") or old_options.role_arn,
-        capabilities=tuple(request.get("Capabilities") or ()),
         keep_on_failure=keep,
         token=request.get("ClientRequestToken"),
     )

@@ -50,7 +50,6 @@ class StackOptions:
     parameters: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
     role_arn: str | None = None
-    capabilities: tuple[str, ...] = ()
     keep_on_failure: bool = False
     token: str | None = None
 
@@ -123,7 +122,6 @@ class Stack:
             "StackStatusReason": self.reason or None,
             "DisableRollback": self.options.keep_on_failure,
             "NotificationARNs": [],
-            "Capabilities": list(self.options.capabilities),
             "Outputs": self.outputs,
             "RoleARN": self.options.role_arn,
             "Tags": [{"Key": key, "Value": value} for key, value in self.options.tags.items()],

@@ -64,7 +64,6 @@ class Stacks:
     ) -> Stack:
         """Check the parameters and start to create a stack."""
         draft = self.plan(Stack("", name, ""), template, options).stack
-        check_capabilities(draft)
         stack = self.add(draft, "CREATE_IN_PROGRESS", protected)
         self.start(stack, draft)
         return stack
@@ -102,7 +101,6 @@ class Stacks:
         """
         plan = self.plan(stack, template, options)
         draft = plan.stack
-        check_capabilities(draft)
         with self.lock:
             check_updatable(stack)
             old = (stack.template.document, stack.resolved_parameters, stack.options.tags)
@@ -165,10 +163,3 @@ def check_updatable(stack: Stack) -> None:
     """Raise AwsError if the stack's status allows no update."""
     if stack.status not in UPDATABLE:
         raise invalid(f"Stack:{stack.id} is in {stack.status} state and can not be updated.")
-
-
-def check_capabilities(draft: Stack) -> None:
-    """Raise AwsError unless the request acknowledges the template's IAM resources."""
-    needed = draft.template.capability
-    if needed and not {needed, "CAPABILITY_NAMED_IAM"} & set(draft.options.capabilities):
-        raise AwsError("InsufficientCapabilitiesException", f"Requires capabilities : [{needed}]")

@@ -21,17 +21,6 @@ invalid = partial(AwsError, "ValidationError")
 SUBSTITUTION = re.compile(r"\$\{([^!][^}]*)\}")
 PSEUDO = "AWS::"
 NAME = re.compile(r"^[A-Za-z0-9]+$")
-# Resource types that need a capability, with the property that names the resource.
-IAM_NAMES: Mapping[str, str] = {
-    "AWS::IAM::AccessKey": "",
-    "AWS::IAM::Group": "GroupName",
-    "AWS::IAM::InstanceProfile": "InstanceProfileName",
-    "AWS::IAM::ManagedPolicy": "ManagedPolicyName",
-    "AWS::IAM::Policy": "",
-    "AWS::IAM::Role": "RoleName",
-    "AWS::IAM::User": "UserName",
-    "AWS::IAM::UserToGroupAddition": "",
-}
 OF_OBJECTS = ("Parameters", "Rules", "Mappings", "Conditions", "Resources", "Outputs")
 SECTIONS = frozenset({"AWSTemplateFormatVersion", "Description", "Metadata", *OF_OBJECTS})
 
@@ -84,19 +73,6 @@ class Template:
 
     def section(self, name: str) -> Mapping[str, Any]:
         return self.document.get(name) or {}
-
-    @property
-    def capability(self) -> str:
-        """Return the capability that the template needs, "" if none.
-
-        Source: CloudFormation API reference, CreateStack, Capabilities.
-        """
-        resources = self.resources.values()
-        iam = [each for each in resources if str(each.get("Type")) in IAM_NAMES]
-        is_named = any(
-            IAM_NAMES[resource["Type"]] in (resource.get("Properties") or {}) for resource in iam
-        )
-        return "CAPABILITY_NAMED_IAM" if is_named else "CAPABILITY_IAM" if iam else ""
 
     def dependencies(self, logical_id: str) -> set[str]:
         """Return the resources that `logical_id` names in its properties or DependsOn."""
