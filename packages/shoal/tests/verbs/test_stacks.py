@@ -105,10 +105,10 @@ class Place:
         return teardown.destroy(delete_described)
 
     def id_of(self, part: str, logical: str) -> str:
-        resource = self.cloudformation.describe_stack_resource(
+        (resource,) = self.cloudformation.describe_stack_resources(
             StackName=self.names.stack(part), LogicalResourceId=logical
-        )
-        return str(resource["StackResourceDetail"]["PhysicalResourceId"])
+        )["StackResources"]
+        return str(resource["PhysicalResourceId"])
 
     def interface(self) -> str:
         """Create a network with an interface in its subnet; return the interface's id."""

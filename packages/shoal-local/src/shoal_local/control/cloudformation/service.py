@@ -11,7 +11,7 @@ from shoal_local.control.cloudformation.plan import ChangeSet, plan_changes
 from shoal_local.control.cloudformation.resources import TYPES
 from shoal_local.control.cloudformation.resources.awaited import CustomResource, is_custom
 from shoal_local.control.cloudformation.resources.base import ResourceType
-from shoal_local.control.cloudformation.stack import Stack, StackOptions, exports_of
+from shoal_local.control.cloudformation.stack import Stack, StackOptions
 from shoal_local.control.cloudformation.stacks import Stacks, check_updatable
 from shoal_local.control.cloudformation.template import Template, invalid, parse
 from shoal_local.control.functions.service import Functions
@@ -51,16 +51,13 @@ class CloudFormation:
             "ListStacks": self._list_stacks,
             "DescribeStackEvents": self._describe_events,
             "DescribeStackResources": self._describe_resources,
-            "DescribeStackResource": self._describe_resource,
             "ListStackResources": self._list_resources,
             "GetTemplate": self._get_template,
             "UpdateTerminationProtection": self._update_termination_protection,
-            "ListExports": self._list_exports,
             "CreateChangeSet": self._create_change_set,
             "DescribeChangeSet": lambda request: self._change_set(request).describe(),
             "DeleteChangeSet": self._delete_change_set,
             "ExecuteChangeSet": self._execute_change_set,
-            "ListChangeSets": self._list_change_sets,
         }
         return {name: _handler(handle) for name, handle in handlers.items()}
 
@@ -119,24 +116,10 @@ class CloudFormation:
             ]
         }
 
-    def _describe_resource(self, request: Request) -> Mapping[str, Any]:
-        stack, name = self.stacks.find(request["StackName"]), request["LogicalResourceId"]
-        if name not in stack.resources:
-            raise invalid(f"Resource {name} does not exist for stack {stack.name}")
-        shape = stack.resources[name].shape("LastUpdatedTimestamp")
-        return {"StackResourceDetail": {**stack.names, **shape}}
-
     def _list_resources(self, request: Request) -> Mapping[str, Any]:
         resources = self.stacks.find(request["StackName"]).resources.values()
         shapes = [resource.shape("LastUpdatedTimestamp") for resource in resources]
         return {"StackResourceSummaries": shapes}
-
-    def _list_exports(self, _request: Request) -> Mapping[str, Any]:
-        exports = [
-            {"ExportingStackId": stack.id, "Name": name, "Value": value}
-            for name, (stack, value) in exports_of(self.stacks.existing()).items()
-        ]
-        return {"Exports": exports}
 
     def _get_template(self, request: Request) -> Mapping[str, Any]:
         if request.get("ChangeSetName"):
@@ -239,11 +222,6 @@ class CloudFormation:
                 each for each in self._change_sets if each is change_set or each.stack is not stack
             ]
         return {}
-
-    def _list_change_sets(self, request: Request) -> Mapping[str, Any]:
-        stack = self.stacks.find(request["StackName"])
-        change_sets = [each for each in self._change_sets if each.stack is stack]
-        return {"Summaries": [each.summary() for each in change_sets]}
 
     def _template(self, request: Request, stack: Stack | None = None) -> Template:
         if request.get("UsePreviousTemplate") and stack and stack.template.resources:
