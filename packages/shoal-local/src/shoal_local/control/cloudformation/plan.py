@@ -257,10 +257,8 @@ def _value(
 
 
 UNKNOWN = "{{changeSet:KNOWN_AFTER_APPLY}}"
-NO_CHANGES = (
-    "The submitted information didn't contain changes. Submit different information to create a"
-    " change set."
-)
+NO_CHANGES = "The submitted information didn't contain changes."
+"""The beginning of CloudFormation's reason, by which the CDK knows it."""
 
 
 @dataclass
@@ -271,43 +269,22 @@ class ChangeSet:
     stack: Stack
     draft: Stack
     changes: list[dict[str, Any]]
-    description: str = ""
-    id: str = ""
-    execution: str = "AVAILABLE"
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def __post_init__(self) -> None:
         prefix = self.stack.id.partition(":stack/")[0]
-        self.id = self.id or f"{prefix}:changeSet/{self.name}/{uuid.uuid4()}"
-        if not self.changes:
-            self.execution = "UNAVAILABLE"
-
-    def summary(self) -> dict[str, Any]:
-        """Return ChangeSetSummary of the API."""
-        summary = {
-            "StackId": self.stack.id,
-            "StackName": self.stack.name,
-            "ChangeSetId": self.id,
-            "ChangeSetName": self.name,
-            "ExecutionStatus": self.execution,
-            "Status": "CREATE_COMPLETE" if self.changes else "FAILED",
-            "StatusReason": None if self.changes else NO_CHANGES,
-            "CreationTime": self.created_at,
-            "Description": self.description or None,
-        }
-        return {key: value for key, value in summary.items() if value is not None}
+        self.id = f"{prefix}:changeSet/{self.name}/{uuid.uuid4()}"
 
     def describe(self) -> dict[str, Any]:
         """Return the answer of DescribeChangeSet."""
-        options = self.draft.options
         return {
-            **self.summary(),
-            "Parameters": [
-                {"ParameterKey": key, "ParameterValue": value}
-                for key, value in options.parameters.items()
-            ],
-            "Tags": [{"Key": key, "Value": value} for key, value in options.tags.items()],
-            "NotificationARNs": [],
+            **self.stack.names,
+            "ChangeSetId": self.id,
+            "ChangeSetName": self.name,
+            "ExecutionStatus": "AVAILABLE" if self.changes else "UNAVAILABLE",
+            "Status": "CREATE_COMPLETE" if self.changes else "FAILED",
+            **({} if self.changes else {"StatusReason": NO_CHANGES}),
+            "CreationTime": self.created_at,
             "Changes": self.changes,
         }
 

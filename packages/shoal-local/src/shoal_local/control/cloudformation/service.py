@@ -1,6 +1,7 @@
 """The CloudFormation API: requests start deployments of `stacks` and describe them."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote, urlparse
@@ -138,20 +139,15 @@ class CloudFormation:
         kind = request.get("ChangeSetType") or "UPDATE"
         if kind == "IMPORT":
             raise invalid("Shoal's emulator cannot import resources into stacks")
-        stack = self._stack_to_change(request["StackName"], kind, request["ChangeSetName"])
+        stack = self._stack_to_change(request["StackName"], kind)
         plan = self.stacks.plan(stack, self._template(request, stack), options_of(request, stack))
-        change_set = ChangeSet(
-            request["ChangeSetName"],
-            stack,
-            plan.stack,
-            plan_changes(plan, stack),
-            description=request.get("Description") or "",
-        )
+        changes = plan_changes(plan, stack)
+        change_set = ChangeSet(request["ChangeSetName"], stack, plan.stack, changes)
         with self.stacks.lock:
             self._change_sets.append(change_set)
         return {"Id": change_set.id, "StackId": stack.id}
 
-    def _stack_to_change(self, name: str, kind: str, change_set: str) -> Stack:
+    def _stack_to_change(self, name: str, kind: str) -> Stack:
         try:
             stack = self.stacks.find(name)
         except AwsError:
@@ -160,52 +156,25 @@ class CloudFormation:
             stack = self.stacks.add(Stack("", name, ""), "REVIEW_IN_PROGRESS")
             stack.record("REVIEW_IN_PROGRESS", "User Initiated")
             return stack
-        if kind == "CREATE" and stack.status != "REVIEW_IN_PROGRESS":
-            raise invalid(
-                f"Stack [{name}] already exists and cannot be created again with the changeSet"
-                f" [{change_set}]."
-            )
         if stack.status != "REVIEW_IN_PROGRESS":
             check_updatable(stack)
         return stack
 
     def _change_set(self, request: Request) -> ChangeSet:
-        name, stack_name = request["ChangeSetName"], request.get("StackName")
-        stack = None if name.startswith("arn:") else self._stack_of(stack_name)
-        for change_set in reversed(self._change_sets):
-            if change_set.id == name or (change_set.name == name and change_set.stack is stack):
-                return change_set
+        name, stack = request["ChangeSetName"], request.get("StackName")
+        for each in reversed(self._change_sets):
+            if each.id == name or (each.name == name and stack in each.stack.names.values()):
+                return each
         raise AwsError("ChangeSetNotFound", f"ChangeSet [{name}] does not exist", 404)
 
-    def _stack_of(self, name: str | None) -> Stack:
-        """Return the stack that a request about a change set names."""
-        if not name:
-            raise invalid(
-                "StackName must be specified if ChangeSetName is not specified as an ARN."
-            )
-        try:
-            return self.stacks.find(name)
-        except AwsError as error:
-            raise invalid(f"Stack [{name}] does not exist") from error
-
     def _delete_change_set(self, request: Request) -> Mapping[str, Any]:
-        try:
-            with self.stacks.lock:
-                self._change_sets.remove(self._change_set(request))
-        except AwsError as error:
-            if error.code != "ChangeSetNotFound":
-                raise
+        with self.stacks.lock, suppress(AwsError):  # one that does not exist is a success, too
+            self._change_sets.remove(self._change_set(request))
         return {}
 
     def _execute_change_set(self, request: Request) -> Mapping[str, Any]:
         with self.stacks.lock:
             change_set = self._change_set(request)
-            if change_set.execution != "AVAILABLE":
-                raise AwsError(
-                    "InvalidChangeSetStatus",
-                    f"ChangeSet [{change_set.id}] cannot be executed in its current status of"
-                    f" [{change_set.execution}]",
-                )
             stack, draft = change_set.stack, change_set.draft
             draft.options = replace(
                 draft.options,
@@ -216,11 +185,8 @@ class CloudFormation:
                 self.stacks.start(stack, draft)
             else:
                 self.stacks.update(stack, draft.template, draft.options)
-            change_set.execution = "EXECUTE_COMPLETE"
             # The others "aren't valid for the updated stack" (API reference, ExecuteChangeSet).
-            self._change_sets = [
-                each for each in self._change_sets if each is change_set or each.stack is not stack
-            ]
+            self._change_sets = [each for each in self._change_sets if each.stack is not stack]
         return {}
 
     def _template(self, request: Request, stack: Stack | None = None) -> Template:
