@@ -3,7 +3,6 @@ resolved properties, and its outputs; and change sets, what it would add, change
 remove.
 """
 
-import re
 import threading
 import uuid
 from collections.abc import Callable, Mapping
@@ -17,11 +16,9 @@ from shoal_local.control.cloudformation.resources.base import Request, ResourceT
 from shoal_local.control.cloudformation.stack import Output, Resource, Stack, exports_of
 from shoal_local.control.cloudformation.template import (
     NO_VALUE,
-    UNRESOLVED,
     Resolver,
     Template,
     invalid,
-    references,
 )
 
 
@@ -86,7 +83,9 @@ class Plan:
 
     def outputs(self) -> list[Output]:
         outputs: list[Output] = []
-        for key, output in self._outputs().items():
+        for key, output in self.template.section("Outputs").items():
+            if not self._is_kept(output):
+                continue
             export = output.get("Export", {}).get("Name")
             members = {
                 "OutputKey": key,
@@ -97,10 +96,6 @@ class Plan:
             outputs.append({name: text for name, text in members.items() if text})
         return outputs
 
-    def _outputs(self) -> dict[str, Any]:
-        outputs = self.template.section("Outputs")
-        return {key: each for key, each in outputs.items() if self._is_kept(each)}
-
     def _is_kept(self, definition: Mapping[str, Any]) -> bool:
         """Return whether a resource or output has no condition, or one that holds."""
         return "Condition" not in definition or self.resolve.condition(definition["Condition"])
@@ -109,30 +104,6 @@ class Plan:
         """Return the ids of resources, dependencies first, without those with a false condition."""
         resources = self.template.resources
         return [name for name in self.template.order() if self._is_kept(resources[name])]
-
-    def check_references(self) -> None:
-        """Raise AwsError if a resource or output names a resource whose condition is false.
-
-        What cannot be resolved is left to the deployment.
-        """
-        resources = self.template.resources
-        try:
-            kept = self.logical_ids()
-            used = [resources[name].get("Properties", {}) for name in kept]
-            blocks = {
-                "Resources": set(references(self.resolve.pruned(used))),
-                "Outputs": set(references(self.resolve.pruned(list(self._outputs().values())))),
-            }
-        except UNRESOLVED:
-            return
-        for block, names in blocks.items():
-            missing = sorted(names & (set(resources) - set(kept)))
-            if missing:
-                prefix = "Template format error: " if block == "Resources" else ""
-                raise invalid(
-                    f"{prefix}Unresolved resource dependencies [{', '.join(missing)}] in the"
-                    f" {block} block of the template"
-                )
 
     def check_rules(self) -> None:
         """Raise AwsError, in the rule's own words, if a rule of the template does not hold."""
@@ -221,34 +192,21 @@ def resolved_parameters(
 ) -> dict[str, Any]:
     """Return the value of every parameter.
 
-    Raise AwsError (ValidationError) for one that is missing, unknown or not allowed.
+    Raise AwsError (ValidationError) for one that is missing.
     """
     declared = template.section("Parameters")
-    unknown = sorted(set(values) - set(declared))
-    if unknown:
-        raise invalid(f"Parameters: [{', '.join(unknown)}] do not exist in the template")
     defaults = {name: each["Default"] for name, each in declared.items() if "Default" in each}
     texts = {**defaults, **values}
     missing = [name for name in declared if name not in texts]
     if missing:
         raise invalid(f"Parameters: [{', '.join(missing)}] must have values")
     return {
-        name: _value(name, parameter, str(texts[name]), parameter_store)
+        name: _value(parameter["Type"], str(texts[name]), parameter_store)
         for name, parameter in declared.items()
     }
 
 
-def _value(
-    name: str, parameter: Mapping[str, Any], text: str, parameter_store: Callable[[str], str]
-) -> Any:
-    kind, allowed = str(parameter["Type"]), list(map(str, parameter.get("AllowedValues", [])))
-    if allowed and text not in allowed:
-        raise invalid(f"Parameter '{name}' must be one of AllowedValues: {', '.join(allowed)}")
-    pattern = parameter.get("AllowedPattern")
-    if pattern and not re.fullmatch(pattern, text):
-        raise invalid(f"Parameter '{name}' must match pattern {pattern}")
-    if kind == "Number" and not re.fullmatch(r"-?\d+(\.\d+)?", text):
-        raise invalid(f"Parameter '{name}' must be a number, not '{text}'")
+def _value(kind: str, text: str, parameter_store: Callable[[str], str]) -> Any:
     if kind.startswith(SSM_VALUE):
         text, kind = parameter_store(text), kind.removeprefix(SSM_VALUE).removesuffix(">")
     if kind == "CommaDelimitedList" or kind.startswith("List<"):

@@ -69,9 +69,8 @@ class Stacks:
         return stack
 
     def plan(self, stack: Stack, template: Template, options: StackOptions) -> Plan:
-        """Return what would be deployed, of a draft of the stack.
-
-        Raise AwsError if a parameter is wrong, or a resource has a reference to none.
+        """Return what would be deployed, of a draft of the stack; raise AwsError if a parameter is
+        missing.
         """
         tools = self.tools(options.role_arn)
         parameters = resolved_parameters(template, options.parameters, tools.parameter_store)
@@ -82,9 +81,7 @@ class Stacks:
             resolved_parameters=parameters,
             resources=dict(stack.resources),
         )
-        plan = Plan(draft, tools)
-        plan.check_references()
-        return plan
+        return Plan(draft, tools)
 
     def start(self, stack: Stack, draft: Stack) -> None:
         """Start to create the resources of a stack that has none yet."""

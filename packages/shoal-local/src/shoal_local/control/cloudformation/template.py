@@ -1,6 +1,4 @@
-"""A CloudFormation template, in JSON, or in YAML with short forms (`!Ref`), and its intrinsic
-functions.
-"""
+"""A CloudFormation template, in JSON or YAML as the CDK writes it, and its intrinsic functions."""
 
 import base64
 import json
@@ -20,44 +18,19 @@ invalid = partial(AwsError, "ValidationError")
 
 SUBSTITUTION = re.compile(r"\$\{([^!][^}]*)\}")
 PSEUDO = "AWS::"
-NAME = re.compile(r"^[A-Za-z0-9]+$")
 OF_OBJECTS = ("Parameters", "Rules", "Mappings", "Conditions", "Resources", "Outputs")
 SECTIONS = frozenset({"AWSTemplateFormatVersion", "Description", "Metadata", *OF_OBJECTS})
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML with CloudFormation's short function tags; dates stay strings.
-
-    Aliases are refused, as by CloudFormation (user guide, "Template formats"): a few lines of them
-    make an endless document.
+    """Safe YAML without aliases, which CloudFormation refuses (user guide, "Template formats"): a
+    few lines of them make an endless document.
     """
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("YAML aliases are not allowed in CloudFormation templates")
         return super().compose_node(parent, index)
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-def _function(loader: _Loader, suffix: str, node: yaml.Node) -> dict[str, Any]:
-    value: Any
-    if isinstance(node, yaml.ScalarNode):
-        value = loader.construct_scalar(node)
-    elif isinstance(node, yaml.SequenceNode):
-        value = loader.construct_sequence(node, deep=True)
-    else:
-        value = loader.construct_mapping(node, deep=True)  # type: ignore[arg-type]
-    if suffix == "GetAtt" and isinstance(value, str):
-        value = value.split(".", 1)
-    return {suffix if suffix in {"Ref", "Condition"} else f"Fn::{suffix}": value}
-
-
-_Loader.add_multi_constructor("!", _function)
 
 
 @dataclass(frozen=True)
@@ -123,20 +96,8 @@ def _check(template: Template) -> None:
             raise invalid(f"Template format error: Any {section} member must be an object.")
     for resource in template.section("Resources").values():
         dict(resource.get("Properties") or {})  # else a TypeError, as of all that has another form
-    for name, parameter in template.section("Parameters").items():
-        list(parameter.get("AllowedValues", []))
-        try:
-            re.compile(parameter.get("AllowedPattern", ""))
-        # Python does not read the pattern; CloudFormation has Java's syntax
-        except (re.error, OverflowError):
-            raise invalid(
-                f"Template format error: [/Parameters/{name}] AllowedPattern must be a regular"
-                " expression."
-            ) from None
-    for kind, section in (("Resource", "Resources"), ("Parameter", "Parameters")):
+    for section in ("Resources", "Parameters"):
         for name, member in template.section(section).items():
-            if not NAME.match(str(name)):
-                raise invalid(f"Template format error: {kind} name {name} is non alphanumeric.")
             if not isinstance(member.get("Type"), str):
                 raise invalid(
                     f"Template format error: [/{section}/{name}] Every {section} object must"
@@ -238,15 +199,6 @@ class Resolver:
                 return bool(self._resolved(name, TESTS[name], argument))
         text = json.dumps(expression, default=str)
         raise invalid(f"Template format error: this is no condition: {text}")
-
-    def pruned(self, value: Any) -> Any:
-        """Return `value` with the branch of every Fn::If that its condition chooses."""
-        if isinstance(value, dict):
-            if set(value) == {"Fn::If"}:
-                condition, if_true, if_false = value["Fn::If"]
-                return self.pruned(if_true if self.condition(condition) else if_false)
-            return {key: self.pruned(inner) for key, inner in value.items()}
-        return [self.pruned(item) for item in value] if isinstance(value, list) else value
 
     def _function(self, name: str, argument: Any) -> Any:
         if name not in FUNCTIONS:
