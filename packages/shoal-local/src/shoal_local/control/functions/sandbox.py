@@ -8,8 +8,8 @@ has installed above this package, or in the Python environment.
 import contextlib
 import json
 import os
+import queue
 import re
-import selectors
 import signal
 import subprocess
 import sys
@@ -135,11 +135,11 @@ class Sandbox:
         self._mark = f"AWS_LAMBDA_LOG_STREAM_NAME={environment.get('AWS_LAMBDA_LOG_STREAM_NAME')}"
         registry.register(self.process.pid, what)
         self._requests = os.fdopen(requests_write, "w", encoding="utf-8")
-        self._answers = answers_read
-        self._unread = bytearray()
+        self._answers = queue.SimpleQueue[bytes]()
         self._lines: list[str] = []
         self._marked = threading.Event()
         in_thread(f"log of {what}", self._read_output, self.process.stdout)
+        in_thread(f"answers of {what}", self._read_answers, os.fdopen(answers_read, "rb"))
         self._started = False
 
     def invoke(self, invocation: dict[str, Any], timeout_s: float) -> Outcome:
@@ -187,9 +187,6 @@ class Sandbox:
         end_processes_with(self._mark)
         with contextlib.suppress(BrokenPipeError):
             self._requests.close()
-        if self._answers >= 0:
-            os.close(self._answers)
-            self._answers = -1
         self._registry.forget(self.process.pid)
 
     def _start(self) -> None:
@@ -208,30 +205,19 @@ class Sandbox:
         self, timeout_s: float, late: str, request_id: str | None = None
     ) -> dict[str, Any]:
         """Return the runtime's next line. Raises SandboxLostError for what it did not write."""
-        deadline, searched = time.monotonic() + timeout_s, 0
-        while (end := self._unread.find(b"\n", searched)) < 0:
-            searched, left_s = len(self._unread), deadline - time.monotonic()
-            if left_s <= 0 or not self._readable(left_s):
-                raise SandboxLostError("Sandbox.Timedout", late)
-            chunk = os.read(self._answers, 65536)
-            if not chunk:
-                raise self._lost()
-            self._unread += chunk
-            if len(self._unread) > _MAX_ANSWER_BYTES:
-                raise SandboxLostError("Function.ResponseSizeTooLarge", _TOO_LARGE)
-        line = bytes(self._unread[:end])
-        del self._unread[: end + 1]
+        try:
+            line = self._answers.get(timeout=timeout_s)
+        except queue.Empty:
+            raise SandboxLostError("Sandbox.Timedout", late) from None
+        if len(line) == _MAX_ANSWER_BYTES:
+            raise SandboxLostError("Function.ResponseSizeTooLarge", _TOO_LARGE)
+        if not line.endswith(b"\n"):
+            raise self._lost()
         with contextlib.suppress(ValueError):
             answer = json.loads(line)
             if isinstance(answer, dict) and answer.get("request_id") == request_id:
                 return answer
         raise SandboxLostError("Runtime.UnknownAnswer", _NOT_AN_ANSWER)
-
-    def _readable(self, timeout_s: float) -> bool:
-        # not select(): it takes no descriptors above 1023
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._answers, selectors.EVENT_READ)
-            return bool(selector.select(max(timeout_s, 0)))
 
     def _lost(self) -> SandboxLostError:
         try:
@@ -244,6 +230,12 @@ class Sandbox:
                 f"signal: {signal.Signals(-status).name}" if signalled else f"exit status {status}"
             )
         return SandboxLostError("Runtime.ExitError", f"Runtime exited with error: {how}")
+
+    def _read_answers(self, stream: IO[bytes]) -> None:
+        with stream:
+            while line := stream.readline(_MAX_ANSWER_BYTES):
+                self._answers.put(line)
+        self._answers.put(b"")
 
     def _read_output(self, stream: IO[bytes]) -> None:
         with stream:
