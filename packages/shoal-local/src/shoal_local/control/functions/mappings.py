@@ -39,7 +39,6 @@ UNSUPPORTED = (
     *("SelfManagedEventSource", "KMSKeyArn"),
 )
 LONG_POLL_S = 1
-MAX_BATCH_WITHOUT_WINDOW = 10
 NEEDED = ("ReceiveMessage", "DeleteMessage", "GetQueueAttributes")
 """What a function's role must be allowed (developer guide, "Using Lambda with Amazon SQS")."""
 PAUSE_AFTER_FAILURE_S = 1.0
@@ -149,22 +148,11 @@ class EventSources:
         function, settings = self.functions.get(request["FunctionName"]), settings_of(request)
         self._check_visibility(queue_arn, function.timeout_s)
         self._check_role(queue_arn, function)
-        self._check_new(queue_arn, function)
         tags = dict(request.get("Tags") or {})
         source = EventSource(str(uuid.uuid4()), queue_arn, function.arn, settings, tags)
         self._sources[source.id] = source
         self._run(source)
         return source.describe()
-
-    def _check_new(self, queue_arn: str, function: Function) -> None:
-        for source in self._sources.values():
-            if (source.queue_arn, source.function_arn) == (queue_arn, function.arn):
-                message = (
-                    f'An event source mapping with SQS arn (" {queue_arn} ") and function ("'
-                    f' {function.name} ") already exists. Please update or delete the existing'
-                    f" mapping with UUID {source.id}"
-                )
-                raise AwsError("ResourceConflictException", message, 409)
 
     def _check_role(self, queue_arn: str, function: Function) -> None:
         role = self.identity.service_credentials(function.settings["Role"], function.name, LAMBDA)
@@ -273,23 +261,15 @@ class EventSources:
 
 
 def settings_of(request: Mapping[str, Any], old: Mapping[str, Any] = DEFAULTS) -> dict[str, Any]:
-    """Return the settings of a request, over the old ones.
-
-    Raises AwsError for one that is not emulated, and for large batches that nothing would fill.
+    """Return the settings of a request, over the old ones; raise AwsError for one that is not
+    emulated.
     """
     for name in UNSUPPORTED:
         if request.get(name):
             raise invalid(f"Shoal's emulator has no event source mappings with {name}")
     names = (*DEFAULTS, "ScalingConfig")
     changes = {name: request[name] for name in names if request.get(name) is not None}
-    settings = {**old, **changes}
-    is_large = int(settings["BatchSize"]) > MAX_BATCH_WITHOUT_WINDOW
-    if is_large and not int(settings["MaximumBatchingWindowInSeconds"]):
-        raise invalid(
-            "Maximum batch window in seconds must be greater than 0 if maximum batch size is"
-            " greater than 10"
-        )
-    return settings
+    return {**old, **changes}
 
 
 def receive(sqs: Any, url: str, batch_size: int) -> list[dict[str, Any]]:
@@ -337,12 +317,9 @@ def failures(payload: Any, messages: list[dict[str, Any]]) -> set[str]:
     for an SQS event source", success and failure conditions).
     """
     all_ids = {message["MessageId"] for message in messages}
-    if payload in (None, ""):
-        return set()
-    items = payload.get("batchItemFailures") if isinstance(payload, Mapping) else False
-    items = [] if items is None else items
-    if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
+    try:
+        items = (payload or {}).get("batchItemFailures") or []
+        failed_ids = {item["itemIdentifier"] for item in items}
+    except (AttributeError, KeyError, TypeError):
         return all_ids
-    failed_ids = [item.get("itemIdentifier") for item in items]
-    known = all(isinstance(name, str) and name in all_ids for name in failed_ids)
-    return set(failed_ids) if known else all_ids
+    return failed_ids if failed_ids <= all_ids else all_ids

@@ -26,22 +26,6 @@ RUNTIMES = (
 )
 """Of botocore 1.44.5, without those that can no longer be created."""
 MAX_ENVIRONMENT_BYTES = 4096
-LIMITS: Mapping[str, tuple[int, int, int, str]] = {
-    "Timeout": (3, 1, 900, "seconds"),
-    "MemorySize": (128, 128, 32_768, "MB"),
-}
-"""The default, the minimum and the maximum of a setting, and its unit."""
-RESERVED_VARIABLES = frozenset(
-    {
-        *("_HANDLER", "_X_AMZN_TRACE_ID", "LAMBDA_TASK_ROOT", "LAMBDA_RUNTIME_DIR"),
-        *("AWS_DEFAULT_REGION", "AWS_REGION", "AWS_EXECUTION_ENV", "AWS_LAMBDA_RUNTIME_API"),
-        *("AWS_LAMBDA_FUNCTION_NAME", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"),
-        *("AWS_LAMBDA_FUNCTION_VERSION", "AWS_LAMBDA_INITIALIZATION_TYPE"),
-        *("AWS_LAMBDA_LOG_GROUP_NAME", "AWS_LAMBDA_LOG_STREAM_NAME"),
-        *("AWS_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
-    }
-)
-"""What Lambda sets itself (developer guide, "Defined runtime environment variables")."""
 NAME = re.compile(
     r"^(?:(?:arn:aws:lambda:[\w-]+:)?\d{12}:function:)?(?P<name>[\w-]{1,64})(?::(?P<qualifier>[\w$-]+))?$"
 )
@@ -154,27 +138,14 @@ def checked_settings(request: Mapping[str, Any]) -> dict[str, Any]:
         raise invalid(
             f"Shoal's emulator does not run {runtime} functions; it has {', '.join(RUNTIMES)}"
         )
-    _check_variables((request.get("Environment") or {}).get("Variables") or {})
-    for name, (default, least, most, unit) in LIMITS.items():
-        value = default if request.get(name) is None else int(request[name])
-        if not least <= value <= most:
-            raise invalid(f"{name} must be between {least} and {most} {unit}, not {value}")
-    return {name: request[name] for name in SUPPORTED if request.get(name) is not None}
-
-
-def _check_variables(variables: Mapping[str, str]) -> None:
-    unable = (
-        "Lambda was unable to configure your environment variables because the environment"
-        " variables you have provided"
-    )
-    if reserved := sorted(RESERVED_VARIABLES & variables.keys()):
-        raise invalid(
-            f"{unable} contains reserved keys that are currently not supported for modification."
-            f" Reserved keys used in this request: {', '.join(reserved)}"
-        )
-    measured = json.dumps(dict(variables), separators=(",", ":"), ensure_ascii=False)
+    variables = (request.get("Environment") or {}).get("Variables") or {}
+    measured = json.dumps(variables, separators=(",", ":"), ensure_ascii=False)
     if len(measured.encode(errors="surrogatepass")) > MAX_ENVIRONMENT_BYTES:
-        raise invalid(f"{unable} exceeded the 4KB limit. String measured: {measured}")
+        raise invalid(
+            "Lambda was unable to configure your environment variables because the environment"
+            f" variables you have provided exceeded the 4KB limit. String measured: {measured}"
+        )
+    return {name: request[name] for name in SUPPORTED if request.get(name) is not None}
 
 
 def unpack(archive: bytes, root: Path) -> Code:

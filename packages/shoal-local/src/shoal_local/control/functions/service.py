@@ -127,14 +127,9 @@ class Functions:
         return function.configuration()
 
     def _version(self, call: ApiCall) -> Function:
-        """Return the function; raise AwsError ResourceNotFoundException for other versions than
-        $LATEST, which there are not.
-        """
-        function = self.get(call.parameters["FunctionName"])
-        version = call.parameters.get("Qualifier")
-        if version not in {None, "$LATEST"}:
-            raise _missing(f"Function not found: {function.arn}:{version}")
-        return function
+        """Return the function; raise AwsError for a version or alias other than $LATEST."""
+        name, version = call.parameters["FunctionName"], call.parameters.get("Qualifier")
+        return self.get(f"{name}:{version}" if version else name)
 
     def _get(self, call: ApiCall) -> Mapping[str, Any]:
         function = self._version(call)
