@@ -10,7 +10,6 @@ import gzip
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from stat import S_IFMT, S_ISDIR, S_ISREG
 from typing import IO, cast
@@ -25,6 +24,10 @@ STREAMABLE_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 Of bzip2 and LZMA it unpacks a whole block of the archive at once.
 """
 _BLOCK = 1024 * 1024
+_DAMAGES = (
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError),
+    RuntimeError,  # of headers of headers, nested too deeply, and of what zipfile does not unpack
+)
 
 
 class BadArchiveError(Exception):
@@ -48,14 +51,7 @@ def unpack_tar(path: Path, target: Path, max_bytes: int = MAX_UNPACKED_BYTES) ->
                 for member in tar:
                     _extract_from_tar(tar, member, target, budget)
             metered.read_to_the_end()
-    except (
-        tarfile.TarError,
-        zlib.error,
-        EOFError,
-        OSError,
-        ValueError,
-        RuntimeError,  # headers of headers, nested too deeply
-    ) as error:
+    except _DAMAGES as error:
         raise BadArchiveError(f"{type(error).__name__}: {error}") from error
 
 
@@ -68,15 +64,7 @@ def unpack_zip(archive: IO[bytes], target: Path, max_bytes: int) -> None:
         with zipfile.ZipFile(archive) as archive_file:
             for member in archive_file.infolist():
                 _extract_from_zip(archive_file, member, target, budget)
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        NotImplementedError,
-        RuntimeError,
-        OSError,
-        ValueError,
-    ) as error:
+    except _DAMAGES as error:
         raise BadArchiveError(f"{type(error).__name__}: {error}") from error
 
 
@@ -137,13 +125,8 @@ class MeteredStream:
 def _extract_from_tar(
     tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, budget: Budget
 ) -> None:
-    kind = (
-        "link"
-        if member.issym() or member.islnk()
-        else ""
-        if member.isreg() or member.isdir()
-        else "device"
-    )
+    plain = member.isreg() or member.isdir()
+    kind = "" if plain else "link" if member.issym() or member.islnk() else "device"
     if member.isdir() and not member.name:  # "/", as SageMaker's SDK packs a model again
         budget.add_member()
         return
@@ -198,12 +181,7 @@ def _quoted(name: str) -> str:
 def _write(source: IO[bytes], place: Path, mode: int, budget: Budget) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     with place.open("wb") as file:
-        for block in _blocks(source):
+        while block := source.read(_BLOCK):
             budget.use(len(block))  # counted here, because sizes in headers may be wrong
             file.write(block)
     place.chmod(mode)
-
-
-def _blocks(source: IO[bytes]) -> Iterator[bytes]:
-    while block := source.read(_BLOCK):
-        yield block
