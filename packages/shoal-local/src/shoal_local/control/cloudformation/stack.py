@@ -120,13 +120,10 @@ class Stack:
             "DeletionTime": self.deleted_at,
             "StackStatus": self.status,
             "StackStatusReason": self.reason or None,
-            "DisableRollback": self.options.keep_on_failure,
-            "NotificationARNs": [],
             "Outputs": self.outputs,
             "RoleARN": self.options.role_arn,
             "Tags": [{"Key": key, "Value": value} for key, value in self.options.tags.items()],
             "EnableTerminationProtection": self.protected,
-            "DriftInformation": {"StackDriftStatus": "NOT_CHECKED"},
         }
         return {key: value for key, value in description.items() if value is not None}
 
@@ -139,16 +136,9 @@ class Stack:
 
     def _parameters(self) -> list[dict[str, str]]:
         declared = self.template.section("Parameters")
-        parameters = []
-        for key, value in self.resolved_parameters.items():
-            parameter = declared.get(key, {})
-            text = str(self.options.parameters.get(key, parameter.get("Default", "")))
-            is_secret = str(parameter.get("NoEcho", "")).lower() == "true"
-            shape = {"ParameterKey": key, "ParameterValue": "****" if is_secret else text}
-            if parameter.get("Type", "").startswith("AWS::SSM::"):
-                shape["ResolvedValue"] = str(value)
-            parameters.append(shape)
-        return parameters
+        defaults = {key: str(each.get("Default", "")) for key, each in declared.items()}
+        texts = {**defaults, **self.options.parameters}
+        return [{"ParameterKey": key, "ParameterValue": text} for key, text in texts.items()]
 
 
 def exports_in(outputs: Iterable[Output]) -> dict[str, str]:
