@@ -6,8 +6,7 @@ anything is created.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from graphlib import TopologicalSorter
@@ -32,21 +31,21 @@ class FailedError(Exception):
     """The deployment failed, and is rolled back."""
 
 
-@contextmanager
-def template_errors(stack: str) -> Iterator[None]:
-    """Turn every error of a template into FailedError.
+def reason_of(error: Exception, what: str) -> str:
+    """Return what a stack's event says of an error.
 
-    A thread that ended otherwise would leave its stack in progress for ever.
+    A template can hold anything. What nobody expects is logged and fails `what`: a thread that
+    ended otherwise would leave its stack in progress for ever.
     """
-    try:
-        yield
-    except FailedError:
-        raise
-    except AwsError as error:
-        raise FailedError(error.message) from error
-    except Exception as error:
-        log.exception("the template of %s", stack)
-        raise FailedError(f"{type(error).__name__}: {error}") from error
+    if isinstance(error, ClientError):
+        detail = error.response["Error"]
+        return f"{detail.get('Message')} ({error.operation_name}: {detail.get('Code')})"
+    if isinstance(error, AwsError):
+        return error.message
+    if isinstance(error, (FailedError, ResourceError, BotoCoreError)):
+        return str(error)
+    log.error("%s failed", what, exc_info=error)
+    return f"{type(error).__name__}: {error}"
 
 
 # Only the first keeps a resource of a stack that was never complete.
@@ -108,17 +107,17 @@ class Deployment(Plan):
             self.stack.deleted_at = datetime.now(UTC)
 
     def _apply(self) -> None:
-        with template_errors(self.stack.name):
+        try:
             self.check_rules()
             logical_ids = self.logical_ids()
             self._check_types(logical_ids)
             for logical_id in logical_ids:
-                if self.tools.closing.is_set():
-                    raise FailedError("the emulator is stopping")
                 self._apply_resource(logical_id)
             outputs = self.outputs()
             self._check_exports(outputs)
             self.stack.outputs = outputs
+        except Exception as error:
+            raise FailedError(reason_of(error, f"the template of {self.stack.name}")) from error
         self.stack.imports = self.imports
 
     def _check_exports(self, outputs: Iterable[Output]) -> None:
@@ -153,6 +152,8 @@ class Deployment(Plan):
             raise FailedError(f"Resource types that Shoal's emulator does not support: {listed}")
 
     def _apply_resource(self, logical_id: str) -> None:
+        if self.tools.closing.is_set():
+            raise FailedError("the emulator is stopping")
         resource = self.planned_resource(logical_id)
         before = self.stack.resources.get(logical_id)
         if before is not None and before.type_name != resource.type_name:
@@ -223,18 +224,8 @@ class Deployment(Plan):
                 ignore_missing(lambda: kind.delete(request))
                 return Created(request.physical_id)
             return kind.create(request) if action == "create" else kind.update(request)
-        except ClientError as error:
-            detail = error.response["Error"]
-            reason = f"{detail.get('Message')} ({error.operation_name}: {detail.get('Code')})"
-        except AwsError as error:
-            reason = error.message
-        except (ResourceError, BotoCoreError) as error:
-            reason = str(error)
-        # A template can hold anything. What a type did not expect fails the resource, not the
-        # thread.
-        except Exception as error:
-            log.exception("%s %s failed", resource.type_name, resource.logical_id)
-            reason = f"{type(error).__name__}: {error}"
+        except Exception as error:  # noqa: BLE001 - every one fails the resource, with its reason
+            reason = reason_of(error, f"{resource.type_name} {resource.logical_id}")
         self.stack.record_resource(resource, failed, reason)
         raise FailedError(
             f"The following resource(s) failed: [{resource.logical_id}] ({resource.type_name}):"

@@ -8,6 +8,7 @@ import re
 import secrets
 import string
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -229,7 +230,7 @@ def _tag_map(stack_tags: Mapping[str, str], own: Any) -> dict[str, str]:
     return {key: str(value) for key, value in {**stack_tags, **pairs}.items()}
 
 
-class ResourceType:
+class ResourceType(ABC):
     """A type of resource.
 
     `properties` are those that are emulated. A change of one in `replaced_by` needs a new resource.
@@ -242,15 +243,15 @@ class ResourceType:
     replaced_by: frozenset[str] = frozenset()
     new_id_means_replaced = False
 
-    def create(self, request: Request) -> Created:
-        raise ResourceError(f"Shoal's emulator cannot create {request.type_name}")
+    @abstractmethod
+    def create(self, request: Request) -> Created: ...
 
-    def update(self, request: Request) -> Created:
-        raise ResourceError(f"Shoal's emulator cannot update {request.type_name}")
+    @abstractmethod
+    def update(self, request: Request) -> Created: ...
 
+    @abstractmethod
     def delete(self, request: Request) -> None:
         """Delete the resource. The last call may find it missing: the engine ignores that."""
-        raise ResourceError(f"Shoal's emulator cannot delete {request.type_name}")
 
     def check(self, request: Request) -> None:
         """Raise ResourceError for a property that is not emulated."""
