@@ -44,12 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0 when it did what it says, 1 with one sentence on stderr when not, 3 when `status` finds no
     emulator.
     """
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    if words[:1] == ["runtime"]:
-        from shoal_local.runtimes import build
-
-        return int(build.main(words[1:]))
-    options = parser().parse_args(words)
+    options = parser().parse_args(arguments)
     try:
         return COMMANDS[options.command](options)
     except EmulatorError as error:
@@ -212,8 +207,14 @@ def parser() -> argparse.ArgumentParser:
             default=default_state_dir(),
             help="folder of this emulator's files; it owns all of it (default: %(default)s)",
         )
-    commands.add_parser(
-        "runtime", help="build and find the Python environments that stand for container images"
+    command = commands.add_parser(
+        "runtime", help="build the Python environments that stand for container images"
+    )
+    command.add_argument(
+        "verb", choices=["build"], help="does nothing for a runtime that is built already"
+    )
+    command.add_argument(
+        "name", nargs="?", help="by default, those that are not left to their first use"
     )
     return top
 
@@ -235,7 +236,8 @@ def serve(options: argparse.Namespace) -> int:
     botocore.loaders.create_loader = functools.cache(botocore.loaders.create_loader)
 
     # moto reads the environment when it is imported
-    from shoal_local.server import Emulator, Options
+    from shoal_local.sagemaker.core import Settings
+    from shoal_local.server import DURATIONS, Emulator, Options, check_known
 
     # What is loaded stays to the end, and a collection through all of it took 0.4 s, in which no
     # request was answered.
@@ -245,19 +247,28 @@ def serve(options: argparse.Namespace) -> int:
     on_signals(lambda: stop.put(None))
     first, *others = options.account or [DEFAULT_ACCOUNT]
     region, *other_regions = options.region or [DEFAULT_REGION]
-    same = ("port", "accelerators", "schedule_speed", "hosting_speed", "enforce_iam", "recipes")
-    files = ("faults", "capacity")
-    settings = Options(
-        state.folder,
-        first,
-        region,
+    for name, _ in options.duration:
+        check_known(f"--duration {name}", "duration", name, DURATIONS)
+    settings = Settings(
+        accelerators=options.accelerators or None,
         images=dict(options.image),
-        others=tuple(others),
-        other_regions=tuple(other_regions),
-        durations=dict(options.duration),
-        **{name: getattr(options, name) for name in (*same, *files)},
+        recipes=options.recipes,
+        capacity=options.capacity,
+        hosting_speed=options.hosting_speed,
+        **dict(options.duration),
     )
-    emulator = Emulator(settings)
+    same = ("port", "schedule_speed", "enforce_iam", "faults")
+    emulator = Emulator(
+        Options(
+            state.folder,
+            first,
+            region,
+            settings,
+            others=tuple(others),
+            other_regions=tuple(other_regions),
+            **{name: getattr(options, name) for name in same},
+        )
+    )
     try:
         emulator.start()
         gc.enable()
@@ -392,7 +403,14 @@ def down(options: argparse.Namespace) -> int:
     return 0
 
 
-COMMANDS = {"serve": serve, "env": env, "status": status, "down": down}
+def runtime(options: argparse.Namespace) -> int:
+    from shoal_local.runtimes import build
+
+    build.build_chosen(options.name)
+    return 0
+
+
+COMMANDS = {"serve": serve, "env": env, "status": status, "down": down, "runtime": runtime}
 
 if __name__ == "__main__":
     sys.exit(main())

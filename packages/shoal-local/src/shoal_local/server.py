@@ -79,7 +79,7 @@ def _listener(host: str, port: int) -> socket.socket:
     return socket.create_server((host, port), family=family, backlog=BACKLOG)
 
 
-DURATIONS = {each.name for each in fields(Settings) if each.name.endswith("_s")}
+DURATIONS = sorted(each.name for each in fields(Settings) if each.name.endswith("_s"))
 
 log = logging.getLogger(__name__)
 
@@ -90,35 +90,24 @@ class Options:
 
     - `account`, `others`: the accounts that there are.
     - `region`, `other_regions`: the regions in which each of them has all services.
-    - `accelerators`: how many emulated GPUs each host of a GPU instance type shows; 0: what
-      `Settings.accelerators` says of None.
-    - `images`: runtimes by patterns of the user's own images.
-    - `recipes`: the folder with the recipes of images whose program is their own.
-    - `schedule_speed`, `hosting_speed`: how much faster than the clock schedules, and deployments
-      to endpoints, run.
+    - `settings`: those of SageMaker.
+    - `schedule_speed`: how much faster than the clock schedules run.
     - `enforce_iam`: whether callers' policies are applied.
-    - `faults`, `durations`: the file of faults, and seconds of `Settings` that differ from AWS's;
-      both for tests. `capacity`: the file that says which instances there are.
+    - `faults`: the file of faults, for tests.
 
-    Raises EmulatorError for a runtime or a duration that does not exist, and for an account that is
-    named twice.
+    Raises EmulatorError for a runtime that does not exist, and for an account that is named twice.
     """
 
     state_dir: Path
     account: str
     region: str
+    settings: Settings = field(default_factory=Settings)
     port: int = 0
-    accelerators: int = 0
-    images: Mapping[str, str] = field(default_factory=dict)
-    recipes: Path | None = None
     schedule_speed: float = 1.0
-    hosting_speed: float = 1.0
     enforce_iam: bool = False
     others: tuple[str, ...] = ()
     other_regions: tuple[str, ...] = ()
     faults: Path | None = None
-    capacity: Path | None = None
-    durations: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def accounts(self) -> tuple[str, ...]:
@@ -141,13 +130,12 @@ class Options:
                 raise EmulatorError(
                     f"--{option} {twice[0]} is given twice; name each {option} once"
                 )
-        for pattern, runtime in self.images.items():
-            _check_known(f"--image {pattern}={runtime}", "runtime", runtime, runtimes())
-        for name in sorted(self.durations):
-            _check_known(f"--duration {name}", "duration", name, sorted(DURATIONS))
+        for pattern, runtime in self.settings.images.items():
+            check_known(f"--image {pattern}={runtime}", "runtime", runtime, runtimes())
 
 
-def _check_known(option: str, kind: str, name: str, names: Iterable[str]) -> None:
+def check_known(option: str, kind: str, name: str, names: Iterable[str]) -> None:
+    """Raise EmulatorError if the option names something that does not exist."""
     if name not in names:
         known = ", ".join(names)
         raise EmulatorError(f"{option}: there is no {kind} {name!r}; there are: {known}")
@@ -208,13 +196,6 @@ class Emulator:
 
     def _shared(self) -> Shared:
         options = self.options
-        settings = Settings(
-            accelerators=options.accelerators or None,
-            images=options.images,
-            recipes=options.recipes,
-            hosting_speed=options.hosting_speed,
-            capacity=options.capacity,
-        )
         return Shared(
             region=options.region,
             regions=options.regions,
@@ -223,7 +204,7 @@ class Emulator:
             registry=self.registry,
             evaluator=self.evaluator,
             requests=RequestLog(options.state_dir / "requests.jsonl"),
-            settings=replace(settings, **options.durations),  # type: ignore[arg-type]
+            settings=options.settings,
             faults=Faults(options.faults, options.state_dir / "faults.jsonl"),
             schedule_speed=options.schedule_speed,
             enforce_iam=options.enforce_iam,
@@ -286,7 +267,7 @@ class Emulator:
             "accounts": list(self.options.accounts),
             "region": self.options.region,
             "regions": list(self.options.regions),
-            "hosting_speed": self.options.hosting_speed,
+            "hosting_speed": self.options.settings.hosting_speed,
             "enforces_iam": self.options.enforce_iam,
             "cores": Machine.here(None).cores,
         }

@@ -36,13 +36,8 @@ def emulator(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """An emulator in this process, so that a test can look into it."""
     assert runtime.exists()
     folder = tmp_path_factory.mktemp("emulator")
-    with in_process(
-        folder,
-        ACCOUNT_ID,
-        accelerators=2,
-        hosting_speed=HOSTING_SPEED,
-        recipes=ROOT / "images",
-    ) as emulator:
+    settings = Settings(accelerators=2, hosting_speed=HOSTING_SPEED, recipes=ROOT / "images")
+    with in_process(folder, ACCOUNT_ID, settings=settings) as emulator:
         yield emulator
 
 

@@ -16,6 +16,7 @@ from shoal.launch.recipes import content_tag
 from shoal.launch.recipes import recipe as recipe_named
 from shoal_local.errors import EmulatorError
 from shoal_local.runtimes.catalog import image
+from shoal_local.sagemaker.core import Settings
 from shoal_local.server import Options
 from tests.end_to_end.conftest import OWN_IMAGE, Checkout, environment_text
 from tests.private_index import PACKAGE, VERSION, private_index
@@ -85,7 +86,7 @@ def test_a_runtime_that_there_is_not_is_refused_by_name(tmp_path: Path) -> None:
         EmulatorError,
         match="--image mine:1=jax: there is no runtime 'jax'; there are: pytorch, tensorflow",
     ):
-        Options(tmp_path, ACCOUNT_ID, "us-east-1", images={"mine:1": "jax"})
+        Options(tmp_path, ACCOUNT_ID, "us-east-1", Settings(images={"mine:1": "jax"}))
 
 
 PREFIX = "shoal-mnist-img"

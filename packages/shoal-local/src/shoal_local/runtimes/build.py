@@ -5,7 +5,6 @@ far it is, and a lock makes a second builder wait. What a builder left unfinishe
 built from the start. A change of a stand-in only installs that package again.
 """
 
-import argparse
 import contextlib
 import fcntl
 import os
@@ -135,44 +134,15 @@ def _why_it_failed(output: str) -> str:
     return f"{reason}; the last lines of uv:\n{output}"
 
 
-def main(arguments: list[str]) -> int:
-    """Run the command line `arguments` (without `runtime`); return 0, or 1 with one message on
-    stderr.
-    """
-    options = _parser().parse_args(arguments)
-    cache = options.cache.resolve() if options.cache else None
-    try:
-        for runtime in chosen(options.name):
-            build(runtime, cache, _progress(time.monotonic()))
-    except EmulatorError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    return 0
+def build_chosen(name: str | None) -> None:
+    """Build the runtimes that `chosen` returns, and print what happens."""
+    began_at = time.monotonic()
 
+    def progress(line: str) -> None:
+        print(f"[{time.monotonic() - began_at:5.1f} s] {line}", flush=True)
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="shoal-local runtime",
-        description="Local runtimes that stand in for container images.",
-    )
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    build_verb = verbs.add_parser(
-        "build",
-        help=(
-            "build the runtime (without NAME: those that are not left to their first use); does"
-            " nothing when it is built"
-        ),
-    )
-    build_verb.add_argument("name", nargs="?")
-    build_verb.add_argument(
-        "--cache",
-        type=Path,
-        help=(
-            "folder of the built runtimes (default: .shoal/runtimes in a checkout, else"
-            " shoal-local/runtimes in the user's cache folder)"
-        ),
-    )
-    return parser
+    for runtime in chosen(name):
+        build(runtime, None, progress)
 
 
 def chosen(name: str | None) -> list[Runtime]:
@@ -183,11 +153,3 @@ def chosen(name: str | None) -> list[Runtime]:
     if name:
         return [catalog[name]]
     return [runtime for runtime in catalog.values() if not runtime.on_first_use]
-
-
-def _progress(began_at: float) -> Callable[[str], None]:
-    def progress(line: str) -> None:
-        sys.stdout.write(f"[{time.monotonic() - began_at:5.1f} s] {line}\n")
-        sys.stdout.flush()
-
-    return progress
