@@ -10,7 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +103,7 @@ class Faults:
             return None
         text = json.dumps(about, default=str)
         with self._lock:
-            self._read()
+            self._read(self.file)
             for position, rule in enumerate(self._rules):
                 concerns = self._executions.get(rule.execution, "\0") if rule.execution else ""
                 if rule.seam == seam and fnmatch.fnmatchcase(name, rule.name) and concerns in text:
@@ -131,27 +131,12 @@ class Faults:
             with self._lock, self.record.open("a") as stream:
                 stream.write(json.dumps(line) + "\n")
 
-    def _read(self) -> None:
-        if (
-            self.file is None
-            or not self.file.exists()
-            or self.file.stat().st_size == self._read_bytes
-        ):
+    def _read(self, file: Path) -> None:
+        if not file.exists() or file.stat().st_size == self._read_bytes:
             return
-        with self.file.open("rb") as stream:
+        with file.open("rb") as stream:
             stream.seek(self._read_bytes)
             whole, end, _ = stream.read().rpartition(b"\n")
         self._read_bytes += len(whole) + len(end)
-        self._rules += [rule_of(json.loads(line)) for line in whole.splitlines() if line]
+        self._rules += [Rule(**json.loads(line)) for line in whole.splitlines() if line]
         self._matched += [0] * (len(self._rules) - len(self._matched))
-
-
-def rule_of(document: Mapping[str, Any]) -> Rule:
-    """Return the rule of a line; raise EmulatorError for a key that no rule has."""
-    unknown = set(document) - {each.name for each in fields(Rule)}
-    if unknown:
-        raise EmulatorError(
-            f"--faults: a rule has no {sorted(unknown)[0]!r}; it has"
-            f" {', '.join(each.name for each in fields(Rule))}"
-        )
-    return Rule(**document)

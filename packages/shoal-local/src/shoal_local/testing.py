@@ -55,14 +55,10 @@ _state_dirs: dict[str, Path] = {}
 class _S3Signer(S3SigV4Auth):
     """Signs with a word in the place of the body's hash, if there is one."""
 
-    def __init__(
-        self, credentials: Credentials, service: str, region: str, payload: str | None
-    ) -> None:
-        super().__init__(credentials, service, region)
-        self._payload = payload
+    body_hash: str | None = None
 
     def payload(self, request: AWSRequest) -> str:
-        return self._payload or str(super().payload(request))
+        return self.body_hash or str(super().payload(request))
 
 
 @dataclass(eq=False)
@@ -147,12 +143,10 @@ class LocalAccount:
 
         `payload` stands for the body's hash in a request to S3, as UNSIGNED-PAYLOAD does.
         """
-        credentials = Credentials(self.key, self.secret)
-        signer = (
-            _S3Signer(credentials, service, self.region, payload)
-            if service == "s3"
-            else SigV4Auth(credentials, service, self.region)
-        )
+        keys = (Credentials(self.key, self.secret), service, self.region)
+        signer = _S3Signer(*keys) if service == "s3" else SigV4Auth(*keys)
+        if isinstance(signer, _S3Signer):
+            signer.body_hash = payload
         request = AWSRequest(method, f"{self.endpoint}{path}", dict(headers or {}), body)
         signer.add_auth(request)
         return dict(request.headers.items())
