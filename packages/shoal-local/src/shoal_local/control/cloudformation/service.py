@@ -74,7 +74,7 @@ class CloudFormation:
 
     def _update_stack(self, request: Request) -> Mapping[str, Any]:
         stack = self.stacks.find(request["StackName"])
-        self.stacks.update(stack, self._template(request, stack), options_of(request, stack))
+        self.stacks.update(stack, self._template(request), options_of(request, stack))
         return {"StackId": stack.id}
 
     def _delete_stack(self, request: Request) -> Mapping[str, Any]:
@@ -123,10 +123,7 @@ class CloudFormation:
         return {"StackResourceSummaries": shapes}
 
     def _get_template(self, request: Request) -> Mapping[str, Any]:
-        if request.get("ChangeSetName"):
-            stack = self._change_set(request).draft
-        else:
-            stack = self.stacks.find(request.get("StackName") or "")
+        stack = self.stacks.find(request.get("StackName") or "")
         stages = ["Original", "Processed"]
         return {"TemplateBody": stack.template.body, "StagesAvailable": stages}
 
@@ -140,7 +137,7 @@ class CloudFormation:
         if kind == "IMPORT":
             raise invalid("Shoal's emulator cannot import resources into stacks")
         stack = self._stack_to_change(request["StackName"], kind)
-        plan = self.stacks.plan(stack, self._template(request, stack), options_of(request, stack))
+        plan = self.stacks.plan(stack, self._template(request), options_of(request, stack))
         changes = plan_changes(plan, stack)
         change_set = ChangeSet(request["ChangeSetName"], stack, plan.stack, changes)
         with self.stacks.lock:
@@ -189,9 +186,7 @@ class CloudFormation:
             self._change_sets = [each for each in self._change_sets if each.stack is not stack]
         return {}
 
-    def _template(self, request: Request, stack: Stack | None = None) -> Template:
-        if request.get("UsePreviousTemplate") and stack and stack.template.resources:
-            return stack.template
+    def _template(self, request: Request) -> Template:
         if request.get("TemplateBody"):
             return parse(request["TemplateBody"])
         if not request.get("TemplateURL"):
@@ -242,11 +237,10 @@ def options_of(request: Request, stack: Stack | None = None) -> StackOptions:
     tags = old_options.tags
     if request.get("Tags") is not None:
         tags = {tag["Key"]: tag["Value"] for tag in request["Tags"]}
-    keep = bool(request.get("DisableRollback")) or request.get("OnFailure") == "DO_NOTHING"
     return StackOptions(
         parameters=parameters,
         tags=tags,
         role_arn=request.get("RoleARN") or old_options.role_arn,
-        keep_on_failure=keep,
+        keep_on_failure=bool(request.get("DisableRollback")),
         token=request.get("ClientRequestToken"),
     )
