@@ -18,7 +18,8 @@ from typing import Any
 import botocore.session
 from botocore import xform_name
 
-from shoal_local.control.http.guards import refuses
+from shoal_local.control.authorization.rules import rules_of
+from shoal_local.control.http.guards import Refusal
 from shoal_local.control.service_router import MOTO_SERVICES, Service
 from shoal_local.sagemaker.service import RUNTIME_OPERATIONS
 from shoal_local.server import Emulator
@@ -79,7 +80,7 @@ def coverage(emulator: Emulator) -> Iterator[Coverage]:
 
 def _effect(name: str, operation: str, service: Service) -> str:
     guards = (guard for key in ("*", operation) for guard in service.guards.get(key, ()))
-    if any(refuses(guard, operation) for guard in guards):
+    if any(isinstance(guard, Refusal) for guard in guards):
         return REFUSED
     if operation in service.operations:
         return KEPT if service.keeps else RUNS
@@ -96,8 +97,8 @@ def moto_has(service: str, operation: str) -> bool:
         for name in names
         if (method := getattr(_responses(service), name, None)) and method.__module__ != _BASE
     ]
-    if service == "s3":
-        return True  # moto finds its methods by the URL, so a guard names the operations it has
+    if service == "s3":  # moto finds its methods by the URL, so only operations with rules pass
+        return operation in rules_of(service)
     return any(not _lacks_body(method) for method in methods)
 
 

@@ -25,7 +25,7 @@ from moto.events.models import Rule, events_backends
 from moto.events.utils import EventMessageType
 
 from shoal_local.control.functions.service import Functions
-from shoal_local.control.http.guards import refuse
+from shoal_local.control.http.guards import Refusal
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.control.identity.identity import Clients, Identity
 from shoal_local.control.identity.policies import allows
@@ -97,13 +97,9 @@ class Events:
     @property
     def guards(self) -> dict[str, Callable[[ApiCall], None]]:
         """Return the checks before moto gets a request."""
-        replays = "does not replay events"
-        return {
-            "PutTargets": check_targets,
-            "PutRule": check_rule,
-            "CreateArchive": refuse(f"{replays} (events:CreateArchive)"),
-            "StartReplay": refuse(f"{replays} (events:StartReplay)"),
-        }
+        replays = Refusal("does not replay events")
+        checks = {"PutTargets": check_targets, "PutRule": check_rule}
+        return {**checks, "CreateArchive": replays, "StartReplay": replays}
 
     def emit(self, entry: Mapping[str, Any]) -> str:
         """Put an event on the default bus, and return its id before it is delivered.

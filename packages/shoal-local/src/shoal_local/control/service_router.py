@@ -17,7 +17,7 @@ from moto.core.request import Request
 
 from shoal_local.context import RoleCredentials
 from shoal_local.control.authorization.authorizer import Authorizer
-from shoal_local.control.http.guards import Guard
+from shoal_local.control.http.guards import Guard, unknown
 from shoal_local.control.http.loopback_guard import BLOCK, DEFAULT_MAX_BYTES, inflate, too_large
 from shoal_local.control.http.protocol import (
     Answer,
@@ -242,11 +242,6 @@ class ServiceRouter:
         has_body = lengths and environ["REQUEST_METHOD"] != "HEAD"
         self.requests.record(call, status[0] if status else 0, sent=lengths[0] if has_body else 0)
         return response
-
-
-def unknown(reason: str) -> AwsError:
-    """Return the refusal of what is not emulated."""
-    return AwsError("UnknownOperationException", reason)
 
 
 def is_own_path(environ: Mapping[str, Any]) -> bool:

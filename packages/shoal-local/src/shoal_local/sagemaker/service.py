@@ -19,8 +19,9 @@ from werkzeug.datastructures import EnvironHeaders
 
 from shoal_local.context import ServiceContext
 from shoal_local.control.authorization.authorizer import Authorizer
+from shoal_local.control.http.guards import unknown
 from shoal_local.control.http.protocol import SERIALIZATION, Answer, buffer_body, parsed_json
-from shoal_local.control.service_router import Exchange, unknown
+from shoal_local.control.service_router import Exchange
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker.core import Core, Settings, calling
 from shoal_local.sagemaker.errors import not_emulated

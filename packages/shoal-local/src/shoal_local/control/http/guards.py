@@ -20,26 +20,15 @@ Guards = Mapping[str, Mapping[str, tuple[Guard, ...]]]
 class Refusal:
     """Refuses every request for the same reason."""
 
-    reason: str
-
-    def __call__(self, _call: ApiCall) -> None:
-        raise AwsError("UnknownOperationException", self.reason)
-
-
-@dataclass(frozen=True)
-class OnlyThese:
-    """Refuses the operations of a service that are not among these."""
-
-    operations: frozenset[str]
+    what: str
 
     def __call__(self, call: ApiCall) -> None:
-        if call.operation not in self.operations:
-            refuse(f"does not emulate {call.service} {call.operation}")(call)
+        raise unknown(f"Shoal's emulator {self.what} ({call.service}:{call.operation})")
 
 
-def refuse(what: str) -> Refusal:
-    """Return a guard that refuses every request."""
-    return Refusal(f"Shoal's emulator {what}")
+def unknown(reason: str) -> AwsError:
+    """Return the refusal of what is not emulated."""
+    return AwsError("UnknownOperationException", reason)
 
 
 def merged(*tables: Mapping[str, Mapping[str, Guard]]) -> Guards:
@@ -51,13 +40,6 @@ def merged(*tables: Mapping[str, Mapping[str, Guard]]) -> Guards:
             for operation, guard in rows.items():
                 operations[operation] = (*operations.get(operation, ()), guard)
     return guards
-
-
-def refuses(guard: Guard, operation: str) -> bool:
-    """Return whether no request of the operation passes the guard, whatever it contains."""
-    if isinstance(guard, OnlyThese):
-        return operation not in guard.operations
-    return isinstance(guard, Refusal)
 
 
 def _subscription(call: ApiCall) -> None:
@@ -88,54 +70,36 @@ def _security_group(call: ApiCall) -> None:
         raise AwsError("InvalidParameterValue", reason)
 
 
-# moto goes by the URL, and takes an operation that it does not know for one that it knows:
-# DeleteBucketMetricsConfiguration for DeleteBucket, PutObjectAnnotation for PutObject.
-_OF_S3 = """
-    AbortMultipartUpload CompleteMultipartUpload CopyObject CreateBucket CreateMultipartUpload
-    DeleteBucket DeleteBucketCors DeleteBucketEncryption DeleteBucketLifecycle
-    DeleteBucketOwnershipControls DeleteBucketPolicy DeleteBucketReplication DeleteBucketTagging
-    DeleteBucketWebsite DeleteObject DeleteObjectTagging DeleteObjects DeletePublicAccessBlock
-    GetBucketAccelerateConfiguration GetBucketAcl GetBucketCors GetBucketEncryption
-    GetBucketInventoryConfiguration GetBucketLifecycle GetBucketLifecycleConfiguration
-    GetBucketLocation GetBucketLogging GetBucketNotification GetBucketNotificationConfiguration
-    GetBucketOwnershipControls GetBucketPolicy GetBucketPolicyStatus GetBucketReplication
-    GetBucketTagging GetBucketVersioning GetBucketWebsite GetObject GetObjectAcl
-    GetObjectAttributes GetObjectLegalHold GetObjectLockConfiguration GetObjectTagging
-    GetPublicAccessBlock HeadBucket HeadObject ListBucketInventoryConfigurations ListBuckets
-    ListMultipartUploads ListObjectVersions ListObjects ListObjectsV2 ListParts
-    PutBucketAccelerateConfiguration PutBucketAcl PutBucketCors PutBucketEncryption
-    PutBucketInventoryConfiguration PutBucketLifecycle PutBucketLifecycleConfiguration
-    PutBucketLogging PutBucketNotification PutBucketNotificationConfiguration
-    PutBucketOwnershipControls PutBucketPolicy PutBucketReplication PutBucketTagging
-    PutBucketVersioning PutBucketWebsite PutObject PutObjectAcl PutObjectLegalHold
-    PutObjectLockConfiguration PutObjectRetention PutObjectTagging PutPublicAccessBlock
-    UploadPart UploadPartCopy
-"""
+def _without_rules(call: ApiCall) -> None:
+    """Refuse an operation of S3 that has no rules.
+
+    moto goes by the URL, and takes an operation that it does not know for one that it knows:
+    DeleteBucketMetricsConfiguration for DeleteBucket, PutObjectAnnotation for PutObject.
+    """
+    if call.questions is None:
+        raise unknown(f"Shoal's emulator does not emulate s3 {call.operation}")
+
+
 _OF_LAYERS = (
     *("InitiateLayerUpload", "UploadLayerPart", "CompleteLayerUpload", "GetDownloadUrlForLayer"),
 )
 GUARDS: Mapping[str, Mapping[str, Guard]] = {
     "ec2": {
-        "RunInstances": refuse("has no instances (ec2:RunInstances)"),
-        "RequestSpotInstances": refuse("has no instances (ec2:RequestSpotInstances)"),
-        "CreateFleet": refuse("has no instances (ec2:CreateFleet)"),
+        **dict.fromkeys(
+            ("RunInstances", "RequestSpotInstances", "CreateFleet"), Refusal("has no instances")
+        ),
         "DeleteSecurityGroup": _security_group,
     },
     "logs": {
-        "PutSubscriptionFilter": refuse(
-            "delivers no logs to subscriptions (logs:PutSubscriptionFilter)"
-        ),
-        "StartQuery": refuse("has no Logs Insights queries (logs:StartQuery)"),
-        "CreateExportTask": refuse("exports no logs (logs:CreateExportTask)"),
+        "PutSubscriptionFilter": Refusal("delivers no logs to subscriptions"),
+        "StartQuery": Refusal("has no Logs Insights queries"),
+        "CreateExportTask": Refusal("exports no logs"),
     },
-    "s3": {
-        "*": OnlyThese(frozenset(_OF_S3.split())),
-        "PutBucketNotificationConfiguration": _notification,
-    },
+    "s3": {"*": _without_rules, "PutBucketNotificationConfiguration": _notification},
     "sns": {"Subscribe": _subscription},
-    "ssm": {"SendCommand": refuse("has no instances to command (ssm:SendCommand)")},
+    "ssm": {"SendCommand": Refusal("has no instances to command")},
     "ecr": {
-        "StartImageScan": refuse("scans no images (ecr:StartImageScan)"),
-        **{each: refuse(f"keeps no layers of images (ecr:{each})") for each in _OF_LAYERS},
+        "StartImageScan": Refusal("scans no images"),
+        **dict.fromkeys(_OF_LAYERS, Refusal("keeps no layers of images")),
     },
 }
