@@ -82,7 +82,9 @@ UNPARSED = (
 )
 """Errors of moto's parser, which trusts the types it is given."""
 _BLOCK = 256 * 1024
-CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/(\d{8})/([^/]+)/([^/]+)/aws4_request")
+CREDENTIAL = re.compile(
+    r"Credential=(?P<key>[^/,\s]+)/(?P<day>\d{8})/(?P<region>[^/]+)/(?P<service>[^/]+)/aws4_request"
+)
 
 
 @dataclass(frozen=True)
@@ -131,20 +133,12 @@ class Answer:
 
 
 def signature_of(environ: Mapping[str, Any]) -> Signature | None:
-    """Return the credential scope from the Authorization header or a presigned URL; None for an
-    unsigned request.
-    """
+    """Return the credential scope from the Authorization header; None for an unsigned request."""
     match = CREDENTIAL.search(environ.get("HTTP_AUTHORIZATION", ""))
     if not match:
-        query = parse_qs(environ.get("QUERY_STRING", ""))
-        match = CREDENTIAL.search("Credential=" + query.get("X-Amz-Credential", [""])[0])
-        # signature version 2, with which boto3 still presigns URLs of S3
-        if not match and "AWSAccessKeyId" in query:
-            return Signature(query["AWSAccessKeyId"][0], "us-east-1", "s3")
-    if not match:
         return None
-    service = match.group(4).lower()
-    return Signature(match.group(1), match.group(3), SIGNING_NAMES.get(service, service))
+    service = match["service"].lower()
+    return Signature(match["key"], match["region"], SIGNING_NAMES.get(service, service))
 
 
 def buffer_body(environ: dict[str, Any]) -> bytes:
@@ -232,8 +226,7 @@ class Operation:
         for name, member in (shape.members if shape is not None else {}).items():
             if member.serialization.get("location") == "querystring":
                 known.add(member.serialization.get("name", name))
-        args = (name for name in request.args if not name.startswith("X-Amz-"))  # a signature
-        if other := sorted(set(args) - known):
+        if other := sorted(set(request.args) - known):
             message = f"{self.name} has no parameter {other[0]} in its URL"
             raise AwsError("ValidationException", message)
 
