@@ -24,7 +24,7 @@ import jmespath
 from jmespath.parser import ParsedResult
 
 from shoal_local.control.authorization.account import AccountState
-from shoal_local.control.authorization.rule_functions import FUNCTIONS, RuleFunctions, RuleInput
+from shoal_local.control.authorization.rule_functions import RuleInput
 from shoal_local.control.http.protocol import ANY, ApiCall, ContextValue, Question
 from shoal_local.tables import read_table, read_tables
 
@@ -42,7 +42,6 @@ class Scope:
 
     def __init__(self, rule_input: RuleInput) -> None:
         self.input = rule_input
-        self._functions = RuleFunctions(rule_input)
         self._options = jmespath.Options(custom_functions=self)
         self.variables: dict[str, Any] = {
             **rule_input.call.parameters,
@@ -57,7 +56,7 @@ class Scope:
 
     def call_function(self, name: str, arguments: list[Any]) -> Any:
         """Call a function of an expression; JMESPath does."""
-        return FUNCTIONS[name](self._functions, *arguments)
+        return getattr(self.input, name)(*arguments)
 
 
 class Template:
