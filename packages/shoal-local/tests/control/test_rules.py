@@ -52,7 +52,7 @@ class EverythingExists(AccountState):
     def key_of_endpoint_config(self, name: str) -> str | None:
         return KEY
 
-    def key_arn(self, key: str) -> str:
+    def key_arn(self, key: str, account: str | None = None) -> str:
         return KEY
 
     def vpc_of(self, id_: str) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any
 from moto.backends import get_backend
 from moto.core.exceptions import ServiceException
 from moto.ecr.models import ecr_backends
-from moto.iam.models import ManagedPolicy, iam_backends
+from moto.iam.models import ManagedPolicy
 from moto.kms.models import kms_backends
 from moto.s3.models import s3_backends
 from moto.secretsmanager.models import secretsmanager_backends
@@ -22,6 +22,7 @@ from moto.sqs.models import sqs_backends
 from shoal_local.control.authorization.evaluator import Policy
 from shoal_local.control.functions.service import Functions
 from shoal_local.control.http.protocol import ContextValue, Question, account_of
+from shoal_local.control.identity.identity import iam_of, role_named, role_of_session, with_arn
 from shoal_local.control.identity.policy_guards import stored_key
 from shoal_local.errors import AwsError
 
@@ -60,7 +61,7 @@ class AccountState:
     def key_of_bucket(self, bucket: str) -> str | None:
         default = self._encryption(bucket).get("ApplyServerSideEncryptionByDefault", {})
         key = default.get("KMSMasterKeyID")
-        return self._key_arn(str(key), owner_of_bucket(bucket)) if key else None
+        return self.key_arn(str(key), owner_of_bucket(bucket)) if key else None
 
     def has_bucket_key(self, bucket: str) -> bool:
         return str(self._encryption(bucket).get("BucketKeyEnabled", "")).lower() == "true"
@@ -78,7 +79,7 @@ class AccountState:
             return None
         key_id = getattr(stored_object, "kms_key_id", None)
         if key_id:
-            return self._key_arn(str(key_id), owner_of_bucket(bucket))
+            return self.key_arn(str(key_id), owner_of_bucket(bucket))
         return self.key_of_bucket(bucket)
 
     def key_of_queue(self, name: str) -> str | None:
@@ -94,10 +95,7 @@ class AccountState:
         key = config.get("KmsKeyId")
         return self.key_arn(str(key)) if key else None
 
-    def key_arn(self, key: str) -> str:
-        return self._key_arn(key, None)
-
-    def _key_arn(self, key: str, account: str | None) -> str:
+    def key_arn(self, key: str, account: str | None = None) -> str:
         """Return the ARN of a key of `account` (None: this one) by its id, ARN or alias."""
         stored = stored_key(key, account_of(key) or account or self.account, self.region)
         return str(stored.arn) if stored else key
@@ -138,17 +136,14 @@ class AccountState:
         if owner != self.account:
             other = self.state_of(owner)
             return other.tags(arn) if other else {}
-        service, name = (
-            (arn.split(":")[2] if arn.startswith("arn:") else ""),
-            arn.rpartition("/")[2],
-        )
+        service, name = [*arn.split(":"), "", ""][2], arn.rpartition("/")[2]
         tags: Any = []
         try:
             if service == "ec2":
                 return dict(_ec2(self.account, self.region).tags.get(name, {}))
             if service == "sagemaker":
                 tags = self.sagemaker("ListTags", {"ResourceArn": arn}).get("Tags", [])
-            elif service == "iam" and (role := self._role(name)):
+            elif service == "iam" and (role := role_named(self.account, name)):
                 tags = role.tags or ()
         except (AwsError, ServiceException, KeyError):
             return {}
@@ -156,7 +151,7 @@ class AccountState:
 
     def policies_of_caller(self, arn: str) -> tuple[Mapping[str, Policy], Policy | None]:
         """Return the policies of a role session or user by name, and their boundary."""
-        return self.policies_of(self._role_of_session(arn) or self.entity(arn))
+        return self.policies_of(role_of_session(arn) or self.entity(arn))
 
     def policy_on(self, question: Question) -> Policy | None:
         """Return the policy on the question's resource, in the account that owns it.
@@ -174,33 +169,25 @@ class AccountState:
             return {"Version": "2012-10-17", "Statement": [own]}
         return policy
 
-    def _role(self, name: str) -> Any:
-        roles = iam_backends[self.account][PARTITION].roles.values()
-        return next((role for role in roles if role.name == name), None)
-
-    def _role_of_session(self, arn: str) -> Any:
-        kind, _, name = arn.split(":")[5].partition("/")
-        return self._role(name.partition("/")[0]) if kind == "assumed-role" else None
-
     def path_of_role(self, name: str) -> str:
         """Return the path in the role's ARN; / where there is no such role."""
-        role = self._role(name)
+        role = role_named(self.account, name)
         return str(role.path) if role else "/"
 
     def caller_context(self, caller_arn: str) -> dict[str, ContextValue]:
         """Return `aws:PrincipalArn` of a role session, with the role's path."""
-        role = self._role_of_session(caller_arn)
+        role = role_of_session(caller_arn)
         return {"aws:PrincipalArn": str(role.arn)} if role else {}
 
     def entity(self, arn: str) -> Any:
         """Return moto's role, user or group of this ARN; None if there is none."""
-        backend = iam_backends[self.account][PARTITION]
+        backend = iam_of(self.account)
         kinds = (backend.roles, backend.users, backend.groups)  # moto's names may be the same
-        return next(filter(None, (_with_arn(kind, arn) for kind in kinds)), None)
+        return next(filter(None, (with_arn(kind, arn) for kind in kinds)), None)
 
     def policies_of(self, entity: Any) -> tuple[Mapping[str, Policy], Policy | None]:
         """Return the policies of a role, user (with groups') or group, and its boundary."""
-        backend = iam_backends[self.account][PARTITION]
+        backend = iam_of(self.account)
         groups = [group for group in backend.groups.values() if entity in group.users]
         holders = [entity, *groups] if entity else []
         identity = dict(policy for holder in holders for policy in _named_policies(holder))
@@ -212,18 +199,17 @@ class AccountState:
     def resource_policy(self, question: Question) -> Policy | None:
         """Return the policy on a resource of this account, None if there is no such thing."""
         account, region, arn = self.account, self.region, question.resource
+        name = arn.rpartition("/")[2]
         holders: Mapping[str, Callable[[], Any]] = {
             "s3": lambda: self._bucket(arn.split(":")[5].partition("/")[0]),
-            "kms": lambda: kms_backends[account][region].keys.get(arn.rpartition("/")[2]),
+            "kms": lambda: kms_backends[account][region].keys.get(name),
             "sqs": lambda: sqs_backends[account][region].queues.get(arn.rpartition(":")[2]),
             "sns": lambda: sns_backends[account][region].topics.get(arn),
-            "ecr": lambda: _with_arn(ecr_backends[account][region].repositories, arn),
+            "ecr": lambda: with_arn(ecr_backends[account][region].repositories, arn),
         }
         readers: Mapping[str, Callable[[], Any]] = {
             "lambda": lambda: self.functions.get(arn).policy_document,
-            "sts": lambda: getattr(
-                self._role(arn.rpartition("/")[2]), "assume_role_policy_document", None
-            ),
+            "sts": lambda: getattr(role_named(account, name), "assume_role_policy_document", None),
             "sagemaker": lambda: self._group_policy(arn),
         }
         policy: Any = None
@@ -262,11 +248,6 @@ def _named_policies(holder: Any) -> list[tuple[str, Policy]]:
 def _default_version(policy: ManagedPolicy) -> Policy:
     """Return the default version of a managed policy."""
     return _document(next(version.document for version in policy.versions if version.is_default))
-
-
-def _with_arn(things: Mapping[str, Any], arn: str) -> Any:
-    """Return moto's thing of this ARN; None if there is none."""
-    return next((each for each in things.values() if each.arn == arn), None)
 
 
 def _document(policy: Any) -> Policy:

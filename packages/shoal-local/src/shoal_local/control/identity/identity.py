@@ -8,15 +8,15 @@ that a caller has their secret, `authorization` what a caller's own policies all
 import json
 import re
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
-from moto.iam.models import iam_backends
+from moto.iam.models import IAMBackend, Role, User, iam_backends
 from moto.sts.models import AssumedRole, sts_backends
 
 from shoal_local.context import RoleCredentials
@@ -51,24 +51,23 @@ class Identity:
         """Return the secret and token of a key of this account; None for any other key."""
         if access_key_id == self.root.access_key_id:
             return self.root
+        caller = self._caller(access_key_id)
+        if isinstance(caller, AssumedRole):
+            return _credentials(caller)
+        for key in caller.access_keys if caller else ():
+            if key.access_key_id == access_key_id and key.status == "Active":
+                return RoleCredentials(access_key_id, key.secret_access_key, "")
+        return None
+
+    def _caller(self, access_key_id: str) -> AssumedRole | User | None:
+        """Return the role session or IAM user of a key; None for any other key."""
         session = self._sessions.get(access_key_id)
-        if session is not None:
-            return _credentials(session)
-        users = iam_backends[self.account][PARTITION]
-        user = users.get_user_from_access_key_id(access_key_id)
-        keys = user.access_keys if user is not None else ()
-        active = [key for key in keys if key.access_key_id == access_key_id]
-        if not active or active[0].status != "Active":
-            return None
-        return RoleCredentials(access_key_id, active[0].secret_access_key, "")
+        return session or iam_of(self.account).get_user_from_access_key_id(access_key_id)
 
     def caller_arn(self, access_key_id: str) -> str:
         """Return the ARN of the role session or IAM user of the key, else the account's root."""
-        session = self._sessions.get(access_key_id)
-        if session is not None:
-            return str(session.arn)
-        user = iam_backends[self.account][PARTITION].get_user_from_access_key_id(access_key_id)
-        return str(user.arn) if user else self.root_arn
+        caller = self._caller(access_key_id)
+        return str(caller.arn) if caller else self.root_arn
 
     def assume_role(
         self, role_arn: str, session_name: str, principal: Principal, external_id: str | None = None
@@ -83,8 +82,7 @@ class Identity:
                 "ValidationError",
                 f"roleSessionName '{session_name}' must match {SESSION_NAME.pattern}",
             )
-        roles = iam_backends[self.account][PARTITION].roles.values()
-        role = next((each for each in roles if each.arn == role_arn), None)
+        role = with_arn(iam_of(self.account).roles, role_arn)
         trust = json.loads(role.assume_role_policy_document) if role else None
         context = {"sts:ExternalId": external_id} if external_id else {}
         if trust is None or not allows(
@@ -139,13 +137,10 @@ class Identity:
 
         A session also counts as its role, and every caller as their account.
         """
-        account = account_of(caller_arn)
-        return Principal(
-            "AWS",
-            caller_arn,
-            {"aws:PrincipalArn": caller_arn, "aws:PrincipalAccount": account},
-            _aliases(caller_arn, account),
-        )
+        account, role = account_of(caller_arn), role_of_session(caller_arn)
+        also = (*([str(role.arn)] if role else ()), f"arn:aws:iam::{account}:root", account)
+        context = {"aws:PrincipalArn": caller_arn, "aws:PrincipalAccount": account}
+        return Principal("AWS", caller_arn, context, also)
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
@@ -164,7 +159,7 @@ class Identity:
         them.
         """
         arn = call.parameters.get(BOUNDARY)
-        policies = iam_backends[self.account][PARTITION].managed_policies
+        policies = iam_of(self.account).managed_policies
         if arn and arn not in policies and not arn.startswith("arn:aws:iam::aws:policy/"):
             message = f"Scope ARN: {arn} does not exist or is not attachable."
             raise AwsError("NoSuchEntity", message, 404)
@@ -190,9 +185,9 @@ class Identity:
         }
 
     def _get_caller_identity(self, call: ApiCall) -> Mapping[str, Any]:
-        session = self._sessions.get(call.access_key_id)
-        user = iam_backends[self.account][PARTITION].get_user_from_access_key_id(call.access_key_id)
-        user_id = session.user_id if session else user.id if user else self.account
+        caller = self._caller(call.access_key_id)
+        id_of_user = caller.id if isinstance(caller, User) else self.account
+        user_id = caller.user_id if isinstance(caller, AssumedRole) else id_of_user
         return {"UserId": user_id, "Account": self.account, "Arn": call.caller_arn}
 
 
@@ -200,11 +195,26 @@ def _credentials(session: AssumedRole) -> RoleCredentials:
     return RoleCredentials(session.access_key_id, session.secret_access_key, session.session_token)
 
 
-def _aliases(caller_arn: str, account: str) -> tuple[str, ...]:
-    match = re.match(r"^arn:aws:sts::\d{12}:assumed-role/([^/]+)/", caller_arn)
-    every = iam_backends[account][PARTITION].roles.values() if match else ()
-    roles = tuple(str(role.arn) for role in every if match and role.name == match.group(1))
-    return (*roles, f"arn:aws:iam::{account}:root", account)
+def role_of_session(caller_arn: str) -> Role | None:
+    """Return moto's role of a session's ARN; None for any other caller's."""
+    match = re.match(r"^arn:aws:sts::(\d{12}):assumed-role/([^/]+)/", caller_arn)
+    return role_named(match[1], match[2]) if match else None
+
+
+def iam_of(account: str) -> IAMBackend:
+    """Return moto's IAM of an account."""
+    return iam_backends[account][PARTITION]
+
+
+def role_named(account: str, name: str) -> Role | None:
+    """Return moto's role of this name; None if there is none."""
+    roles = iam_of(account).roles.values()
+    return next((role for role in roles if role.name == name), None)
+
+
+def with_arn(things: Mapping[str, Any], arn: str) -> Any:
+    """Return moto's thing of this ARN; None if there is none."""
+    return next((each for each in things.values() if each.arn == arn), None)
 
 
 def error_of(error: ClientError) -> AwsError:
@@ -247,31 +257,26 @@ class Clients:
     endpoint_url: Callable[[], str]
     region: str
     root: RoleCredentials
-    _clients: OrderedDict[tuple[str, str], Any] = field(default_factory=OrderedDict)
     _session: boto3.session.Session = field(default_factory=boto3.session.Session)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._client = lru_cache(MAX_CLIENTS)(self._build)
 
     def __call__(self, service: str, credentials: RoleCredentials | None = None) -> Any:
         """Return the client of `service` (boto3's name) that signs with `credentials`, by default
         as the account's root.
         """
-        signer = credentials or self.root
-        key = (service, signer.access_key_id)
-        with self._lock:
-            if key not in self._clients:
-                self._clients[key] = self._build(service, signer)
-                if len(self._clients) > MAX_CLIENTS:
-                    self._clients.popitem(last=False)
-            self._clients.move_to_end(key)
-            return self._clients[key]
+        return self._client(service, credentials or self.root)
 
     def _build(self, service: str, signer: RoleCredentials) -> Any:
-        return self._session.client(  # type: ignore[call-overload]
-            service,
-            region_name=self.region,
-            endpoint_url=self.endpoint_url(),
-            aws_access_key_id=signer.access_key_id,
-            aws_secret_access_key=signer.secret_access_key,
-            aws_session_token=signer.session_token or None,
-            config=CONFIG,
-        )
+        with self._lock:  # a session makes one client at a time
+            return self._session.client(  # type: ignore[call-overload]
+                service,
+                region_name=self.region,
+                endpoint_url=self.endpoint_url(),
+                aws_access_key_id=signer.access_key_id,
+                aws_secret_access_key=signer.secret_access_key,
+                aws_session_token=signer.session_token or None,
+                config=CONFIG,
+            )

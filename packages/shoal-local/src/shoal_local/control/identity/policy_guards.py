@@ -14,11 +14,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from moto.iam.models import iam_backends
 from moto.kms.models import kms_backends
 
 from shoal_local.control.http.protocol import ApiCall, account_of
-from shoal_local.control.identity.identity import Identity
+from shoal_local.control.identity.identity import Identity, iam_of, role_named, with_arn
 from shoal_local.control.identity.policies import (
     PolicyError,
     Statement,
@@ -35,7 +34,6 @@ from shoal_local.tables import read_table
 _over = partial(AwsError, "LimitExceeded", http_status=409)
 
 Guard = Callable[[ApiCall], None]
-PARTITION = "aws"
 TRUST_ACTIONS = re.compile(r"^sts:(AssumeRole\w*|SetSourceIdentity|TagSession|SetContext)$")
 PRINCIPAL = re.compile(
     r"^arn:aws:(?:iam::(?P<account>\d{12}|cloudfront):(?P<kind>root|role|user)(?P<path>/[^*?]+)?"
@@ -151,11 +149,10 @@ class PolicyGuards:
         account = match["account"] or match["session_account"]
         if match["kind"] == "root" or account not in self.accounts:
             return match["kind"] != "root" or match["path"] is None
-        backend = iam_backends[account][PARTITION]
         if match["role"]:
-            return any(role.name == match["role"] for role in backend.roles.values())
-        entities = backend.roles if match["kind"] == "role" else backend.users
-        return any(entity.arn == name for entity in entities.values())
+            return role_named(account, match["role"]) is not None
+        iam = iam_of(account)
+        return with_arn(iam.roles if match["kind"] == "role" else iam.users, name) is not None
 
 
 def _check_trust(statements: Iterable[Statement]) -> None:
@@ -174,7 +171,7 @@ def _managed_size(call: ApiCall) -> None:
 
 def _inline_size(call: ApiCall) -> None:
     """Refuse a role's inline policy that is too long together with the others."""
-    request, role = call.parameters, _role(call)
+    request, role = call.parameters, role_named(call.account, call.parameters["RoleName"])
     documents = dict(role.policies) if role else {}
     documents[request["PolicyName"]] = request["PolicyDocument"]
     if inline_characters(documents.values()) > MAX_INLINE_CHARACTERS:
@@ -183,7 +180,7 @@ def _inline_size(call: ApiCall) -> None:
 
 
 def _attached(call: ApiCall) -> None:
-    role = _role(call)
+    role = role_named(call.account, call.parameters["RoleName"])
     attached = {*role.managed_policies, call.parameters["PolicyArn"]} if role else ()
     if len(attached) > MAX_ATTACHED:
         raise _over(f"Cannot exceed quota for PoliciesPerRole: {MAX_ATTACHED}")
@@ -197,11 +194,6 @@ def inline_characters(documents: Iterable[str | Mapping[str, Any]]) -> int:
 
 def without_space(text: str) -> str:
     return re.sub(r"\s", "", text)
-
-
-def _role(call: ApiCall) -> Any:
-    roles = iam_backends[call.account][PARTITION].roles.values()
-    return next((role for role in roles if role.name == call.parameters["RoleName"]), None)
 
 
 def check_usable(key: str, account: str, region: str) -> None:
