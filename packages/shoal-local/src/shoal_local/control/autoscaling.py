@@ -7,7 +7,7 @@ ValidationException where AWS says ObjectNotFoundException.
 import re
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -15,7 +15,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from shoal_local.control.http.protocol import ApiCall
+from shoal_local.control.http.protocol import ApiCall, Handlers
 from shoal_local.control.identity.identity import Clients, Identity
 from shoal_local.control.kept_services import Tagging
 from shoal_local.errors import AwsError
@@ -51,7 +51,7 @@ class AutoScaling:
         self._lock = threading.RLock()
 
     @property
-    def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
+    def operations(self) -> Handlers:
         """Return the handlers by operation; every other operation is refused."""
         return {
             "RegisterScalableTarget": self._register,

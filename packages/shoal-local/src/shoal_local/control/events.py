@@ -10,7 +10,7 @@ import logging
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ from moto.events.utils import EventMessageType
 
 from shoal_local.control.functions.service import Functions
 from shoal_local.control.http.guards import Refusal
-from shoal_local.control.http.protocol import ApiCall
+from shoal_local.control.http.protocol import ApiCall, Guard, Handlers
 from shoal_local.control.identity.identity import Clients, Identity
 from shoal_local.control.identity.policies import allows
 from shoal_local.control.schedule_expressions import Clock, ExpressionError, parse
@@ -90,12 +90,12 @@ class Events:
         self._clock.start()
 
     @property
-    def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
+    def operations(self) -> Handlers:
         """Return the handlers of the operations answered here; moto answers the others."""
         return {"PutEvents": self._put_events}
 
     @property
-    def guards(self) -> dict[str, Callable[[ApiCall], None]]:
+    def guards(self) -> Mapping[str, Guard]:
         """Return the checks before moto gets a request."""
         replays = Refusal("does not replay events")
         checks = {"PutTargets": check_targets, "PutRule": check_rule}

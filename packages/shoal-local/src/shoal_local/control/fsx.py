@@ -7,7 +7,7 @@ Amazon FSx API reference. The codes are documented; where it gives no wording, t
 import secrets
 import shutil
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -17,7 +17,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shoal_local.control.fsx_links import LinkedPrefix, LinkedRole
-from shoal_local.control.http.protocol import ApiCall
+from shoal_local.control.http.protocol import ApiCall, Handlers
 from shoal_local.control.identity.identity import Clients, Identity, error_of
 from shoal_local.control.kept_services import Tagging, tag_list, tag_map
 from shoal_local.errors import AwsError
@@ -59,7 +59,7 @@ class Fsx:
     _all: dict[str, FileSystem] = field(default_factory=dict)
 
     @property
-    def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
+    def operations(self) -> Handlers:
         """Return the handlers by operation; every other operation is refused."""
         return {
             "CreateFileSystem": self._create,

@@ -23,7 +23,7 @@ import botocore.session
 from moto.ecr.exceptions import RepositoryNotFoundException
 from moto.ecr.models import ecr_backends
 
-from shoal_local.control.http.protocol import ApiCall
+from shoal_local.control.http.protocol import ApiCall, Handlers
 from shoal_local.control.identity.identity import Identity
 from shoal_local.errors import AwsError
 from shoal_local.runtimes.catalog import image
@@ -40,7 +40,7 @@ class BuildProjects:
     _projects: dict[str, Project] = field(default_factory=dict)
 
     @property
-    def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
+    def operations(self) -> Handlers:
         """Return the handlers by operation; every other operation is refused."""
         return {
             "CreateProject": self._create,
@@ -228,7 +228,7 @@ class Quotas:
     """What was granted, by service and name."""
 
     @property
-    def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
+    def operations(self) -> Handlers:
         """Return the handlers by operation; every other operation is refused."""
         return {"ListServiceQuotas": self._list, "RequestServiceQuotaIncrease": self._request}
 
@@ -291,7 +291,7 @@ class Tagging:
     as_list: bool = False
 
     @property
-    def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
+    def operations(self) -> Handlers:
         return {"TagResource": self._tag, "UntagResource": self._untag, self.list_name: self._list}
 
     def _tags(self, call: ApiCall) -> dict[str, str]:

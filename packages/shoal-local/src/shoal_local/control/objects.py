@@ -32,12 +32,11 @@ from moto.s3.models import FakeDeleteMarker, FakeKey, FakeMultipart, S3Backend, 
 from moto.s3.responses import S3Response
 
 from shoal_local.control.authorization.account import AccountState, owner_of_bucket
-from shoal_local.control.http.protocol import ApiCall
+from shoal_local.control.http.protocol import ApiCall, Guard
 from shoal_local.control.identity.policy_guards import check_usable
 from shoal_local.control.object_bodies import blocks_of, sha256, value_of
 from shoal_local.errors import AwsError
 
-Guard = Callable[[ApiCall], None]
 PARTITION = "aws"
 KMS = "aws:kms"  # and aws:kms:dsse
 

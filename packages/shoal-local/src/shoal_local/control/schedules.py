@@ -20,8 +20,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from moto.scheduler.models import EventBridgeSchedulerBackend, Schedule, scheduler_backends
 
 from shoal_local.context import RoleCredentials
-from shoal_local.control.http.guards import Guard
-from shoal_local.control.http.protocol import ApiCall
+from shoal_local.control.http.protocol import ApiCall, Guard
 from shoal_local.control.identity.identity import Clients, Identity, error_of
 from shoal_local.control.schedule_expressions import Clock, ExpressionError, parse
 from shoal_local.errors import AwsError

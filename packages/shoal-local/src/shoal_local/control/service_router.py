@@ -17,11 +17,13 @@ from moto.core.request import Request
 
 from shoal_local.context import RoleCredentials
 from shoal_local.control.authorization.authorizer import Authorizer
-from shoal_local.control.http.guards import Guard, unknown
+from shoal_local.control.http.guards import unknown
 from shoal_local.control.http.loopback_guard import BLOCK, DEFAULT_MAX_BYTES, inflate, too_large
 from shoal_local.control.http.protocol import (
     Answer,
     ApiCall,
+    Guard,
+    Handlers,
     Operation,
     Signature,
     buffer_body,
@@ -37,7 +39,6 @@ from shoal_local.control.http.signatures import check_signature, decode_chunks
 from shoal_local.control.identity.identity import Identity, account_of_root
 from shoal_local.errors import AwsError
 
-Handler = Callable[[ApiCall], Mapping[str, Any]]
 StartResponse = Callable[..., Any]
 WsgiApp = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 
@@ -75,7 +76,7 @@ class Service:
       coverage page says so.
     """
 
-    operations: Mapping[str, Handler]
+    operations: Handlers
     complete: bool = False
     keeps: bool = False
     guards: Mapping[str, tuple[Guard, ...]] = field(default_factory=dict)

@@ -40,6 +40,7 @@ from shoal_local.control.http.protocol import (
     OWNER,
     ApiCall,
     ContextValue,
+    Handlers,
     Question,
     account_of,
 )
@@ -260,7 +261,7 @@ class Simulator:
     evaluator: Evaluator
 
     @property
-    def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
+    def operations(self) -> Handlers:
         """Return the handlers of IAM's operations."""
         return {"SimulatePrincipalPolicy": self._simulate}
 

@@ -4,14 +4,13 @@ GUARDS refuse what moto would answer with a success that nothing stands behind, 
 it leave this machine; before anything is kept.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shoal_local.control.http.protocol import ApiCall
+from shoal_local.control.http.protocol import ApiCall, Guard
 from shoal_local.errors import AwsError
 
-Guard = Callable[[ApiCall], None]
 Guards = Mapping[str, Mapping[str, tuple[Guard, ...]]]
 """By service and operation; `*` is every operation."""
 

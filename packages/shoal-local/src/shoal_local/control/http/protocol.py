@@ -10,7 +10,7 @@ import io
 import json
 import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -117,6 +117,12 @@ class ApiCall:
     """
     received: int = 0
     """Bytes of the request's body."""
+
+
+Guard = Callable[[ApiCall], None]
+"""Raises AwsError to refuse a request before its service answers it."""
+Handlers = Mapping[str, Callable[[ApiCall], Mapping[str, Any]]]
+"""What answers a service's operations, by their names."""
 
 
 @dataclass(frozen=True)

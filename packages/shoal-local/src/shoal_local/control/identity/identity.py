@@ -20,7 +20,7 @@ from moto.iam.models import IAMBackend, Role, User, iam_backends
 from moto.sts.models import AssumedRole, sts_backends
 
 from shoal_local.context import RoleCredentials
-from shoal_local.control.http.protocol import ApiCall, account_of
+from shoal_local.control.http.protocol import ApiCall, Guard, Handlers, account_of
 from shoal_local.control.identity.policies import Principal, allows
 from shoal_local.errors import AwsError
 
@@ -143,14 +143,14 @@ class Identity:
         return Principal("AWS", caller_arn, context, also)
 
     @property
-    def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
+    def operations(self) -> Handlers:
         """Return the handlers of STS's operations. The others' credentials are refused, because
         moto's are the same for everybody.
         """
         return {"AssumeRole": self._assume_role_api, "GetCallerIdentity": self._get_caller_identity}
 
     @property
-    def guards(self) -> dict[str, Callable[[ApiCall], None]]:
+    def guards(self) -> Mapping[str, Guard]:
         """Return the checks of what IAM refuses and moto does not."""
         return dict.fromkeys(TAKE_A_BOUNDARY, self._boundary)
 

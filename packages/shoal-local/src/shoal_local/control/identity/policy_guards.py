@@ -8,7 +8,7 @@ and KMS; white space does not count for IAM and S3.
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 
 from moto.kms.models import kms_backends
 
-from shoal_local.control.http.protocol import ApiCall, account_of
+from shoal_local.control.http.protocol import ApiCall, Guard, account_of
 from shoal_local.control.identity.identity import Identity, iam_of, role_named, with_arn
 from shoal_local.control.identity.policies import (
     PolicyError,
@@ -33,7 +33,6 @@ from shoal_local.tables import read_table
 
 _over = partial(AwsError, "LimitExceeded", http_status=409)
 
-Guard = Callable[[ApiCall], None]
 TRUST_ACTIONS = re.compile(r"^sts:(AssumeRole\w*|SetSourceIdentity|TagSession|SetContext)$")
 PRINCIPAL = re.compile(
     r"^arn:aws:(?:iam::(?P<account>\d{12}|cloudfront):(?P<kind>root|role|user)(?P<path>/[^*?]+)?"
