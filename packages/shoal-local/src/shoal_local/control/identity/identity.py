@@ -15,7 +15,7 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 from moto.iam.models import IAMBackend, Role, User, iam_backends
 from moto.sts.models import AssumedRole, sts_backends
 
@@ -217,8 +217,12 @@ def with_arn(things: Mapping[str, Any], arn: str) -> Any:
     return next((each for each in things.values() if each.arn == arn), None)
 
 
-def error_of(error: ClientError) -> AwsError:
+def error_of(error: AwsError | BotoCoreError | ClientError) -> AwsError:
     """Return the error that a service met, for the caller whose request it worked on."""
+    if isinstance(error, AwsError):
+        return error
+    if isinstance(error, BotoCoreError):
+        return AwsError("InternalFailure", str(error), 500)
     detail = error.response["Error"]
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
     code, message = detail.get("Code", "InternalFailure"), detail.get("Message", str(error))
