@@ -93,8 +93,6 @@ class AutoScaling:
             bounds = {name: request.get(name, target.document.get(name)) for name in names}
             if None in bounds.values():
                 raise _invalid(f"{' and '.join(names)} are required to register a scalable target")
-            if bounds["MinCapacity"] > bounds["MaxCapacity"]:
-                raise _invalid(f"Maximum capacity cannot be less than minimum capacity ({bounds})")
             self._check_variant(resource_id)
             target.document |= bounds
             target.tags |= request.get("Tags") or {}
@@ -149,8 +147,12 @@ class AutoScaling:
         return self._targets[resource_id]
 
     def _describe_targets(self, call: ApiCall) -> Mapping[str, Any]:
-        documents = [dict(target.document) for target in self._targets.copy().values()]
-        return {"ScalableTargets": _selected(call, documents, ResourceId="ResourceIds")}
+        _check_scope(call.parameters)
+        chosen = call.parameters.get("ResourceIds") or self._targets
+        targets = self._targets.copy().items()
+        return {
+            "ScalableTargets": [dict(each.document) for name, each in targets if name in chosen]
+        }
 
     def _put_policy(self, call: ApiCall) -> Mapping[str, Any]:
         request = call.parameters
@@ -183,28 +185,22 @@ class AutoScaling:
         return {}
 
     def _describe_policies(self, call: ApiCall) -> Mapping[str, Any]:
-        targets, resource_id = self._targets.copy().values(), call.parameters.get("ResourceId")
+        _check_scope(call.parameters)
+        names, resource_id = call.parameters.get("PolicyNames"), call.parameters.get("ResourceId")
         policies = [
             policy
-            for target in targets
+            for target in self._targets.copy().values()
             for policy in target.policies.values()
             if resource_id in {None, policy["ResourceId"]}
+            and (not names or policy["PolicyName"] in names)
         ]
-        return {"ScalingPolicies": _selected(call, policies, PolicyName="PolicyNames")}
+        return {"ScalingPolicies": policies}
 
     def _tags(self, arn: str) -> dict[str, str]:
         for target in self._targets.copy().values():
             if target.document["ScalableTargetARN"] == arn:
                 return target.tags
         raise AwsError("ResourceNotFoundException", f"There is no scalable target {arn}")
-
-
-def _selected(call: ApiCall, documents: list[Document], **filters: str) -> list[Document]:
-    """Return the documents that the request names; all where it names none."""
-    ((member, parameter),) = filters.items()
-    chosen = call.parameters.get(parameter)
-    is_ours = call.parameters["ServiceNamespace"] == NAMESPACE
-    return [each for each in documents if is_ours and (not chosen or each[member] in chosen)]
 
 
 def _is_of(endpoint: str, resource_id: str) -> bool:
