@@ -102,8 +102,7 @@ PATCHES: tuple[Patch, ...] = (
     (Image, "_create_digest", digest_of_manifest),
     (responses, "method_names_from_class", cache(method_names_from_class)),
     *object_bodies.PATCHES,
-    *objects.VERSION_PATCHES,
-    *objects.CHECKSUM_PATCHES,
+    *objects.PATCHES,
     *scheduler.PATCHES,
 )
 

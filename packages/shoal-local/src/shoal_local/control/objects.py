@@ -4,7 +4,7 @@
   cannot be used. Errors and their order: recorded by LocalStack from S3.
 - ListObjectVersions in pages that go on where a version was deleted meanwhile. moto looks for the
   version that a page's marker names, and finds nothing behind one that is gone. It also copies all
-  versions of the bucket for each page, and never encodes names.
+  versions of the bucket for each page. A delimiter is left to moto.
 - The SHA-256 of an upload's parts. Sources: S3 API reference, CopyPartResult and
   CompleteMultipartUpload; the refusal as callers of S3 reported it (aws/aws-sdk-php, issue 2648).
   Read, not run on AWS.
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
-from urllib.parse import parse_qs, quote, unquote
+from urllib.parse import parse_qs, unquote
 
 import xmltodict  # type: ignore[import-untyped]
 from moto.core.common_types import TYPE_RESPONSE
@@ -108,9 +108,7 @@ def _object(bucket: str, key: str, version: str | None) -> Any:
 
 
 Page = tuple[list[Any], list[str], list[Any], str | None, str | None]
-# S3 API reference, ListObjectVersions, EncodingType: some names have no place in XML
-_ENCODED = ("Delimiter", "Key", "KeyMarker", "NextKeyMarker", "Prefix")
-_serialized_by_moto = S3Response.serialized
+_versions_by_moto = S3Backend.list_object_versions
 
 
 def list_object_versions(
@@ -123,16 +121,19 @@ def list_object_versions(
     version_id_marker: str | None = None,
 ) -> Page:
     """Return versions, common prefixes, delete markers, and the markers of the next page."""
+    if delimiter:
+        arguments = (delimiter, key_marker, max_keys, prefix, version_id_marker)
+        return _versions_by_moto(backend, bucket_name, *arguments)
     keys = backend.get_bucket(bucket_name).keys
-    entries = _entries(keys, prefix, delimiter or "", key_marker or "", version_id_marker or "")
+    entries = _entries(keys, prefix, key_marker or "", version_id_marker or "")
     page = list(islice(entries, max_keys + 1))
     is_truncated = len(page) > max_keys > 0
     page = page[:max_keys]
     last_name, last = page[-1] if is_truncated else (None, None)
-    versions = [version for _, version in page if version is not None]
+    versions = [version for _, version in page]
     return (
         [each for each in versions if not isinstance(each, FakeDeleteMarker)],
-        [name for name, version in page if version is None],
+        [],
         [each for each in versions if isinstance(each, FakeDeleteMarker)],
         last_name,
         None if last is None else _id_of(last),
@@ -140,28 +141,18 @@ def list_object_versions(
 
 
 def _entries(
-    keys: Any, prefix: str, delimiter: str, key_marker: str, version_marker: str
+    keys: Any, prefix: str, key_marker: str, version_marker: str
 ) -> Iterator[tuple[str, Any]]:
-    """Yield, behind the markers, names with their versions, the newest first; common prefixes have
-    none.
-    """
-    group = key_marker
-    for name in sorted(name for name in keys if name.startswith(prefix)):
-        head, found, _ = name[len(prefix) :].partition(delimiter) if delimiter else ("", "", "")
-        if found:
-            common = prefix + head + delimiter
-            if common > group:
-                yield common, None
-                group = common
-        elif name >= key_marker:
-            # reversed: of two versions within a millisecond the later one comes first
-            versions = list(reversed(keys.getlist(name, [])))
-            versions.sort(key=lambda each: -float(unix_time_millis(each.last_modified)))
-            for number, version in enumerate(versions):
-                version.is_latest = number == 0
-            if name == key_marker:
-                versions = _behind(versions, version_marker)
-            yield from ((name, version) for version in versions)
+    """Yield, behind the markers, names with their versions, the newest first."""
+    for name in sorted(name for name in keys if name.startswith(prefix) and name >= key_marker):
+        # reversed: of two versions within a millisecond the later one comes first
+        versions = list(reversed(keys.getlist(name, [])))
+        versions.sort(key=lambda each: -float(unix_time_millis(each.last_modified)))
+        for number, version in enumerate(versions):
+            version.is_latest = number == 0
+        if name == key_marker:
+            versions = _behind(versions, version_marker)
+        yield from ((name, version) for version in versions)
 
 
 def _behind(versions: list[Any], marker: str) -> list[Any]:
@@ -172,24 +163,6 @@ def _behind(versions: list[Any], marker: str) -> list[Any]:
 
 def _id_of(version: Any) -> str:
     return version.version_id or "null"
-
-
-def serialized(response: S3Response, answer: Any) -> Any:
-    """Answer as moto does, with the names in a page of versions encoded where that is asked for."""
-    is_page = response.data.get("Action") == "ListObjectVersions"
-    if is_page and response.querystring.get("encoding-type") == ["url"]:
-        page = answer.result
-        page["EncodingType"] = "url"
-        prefixes = page.get("CommonPrefixes", [])
-        for each in (page, *page["Versions"], *page["DeleteMarkers"], *prefixes):
-            each |= {name: quote(each[name]) for name in _ENCODED if each.get(name)}
-    return _serialized_by_moto(response, answer)
-
-
-VERSION_PATCHES: tuple[tuple[object, str, Any], ...] = (
-    (S3Backend, "list_object_versions", list_object_versions),
-    (S3Response, "serialized", serialized),
-)
 
 
 _NAME = "ChecksumSHA256"
@@ -257,7 +230,8 @@ def _checksum(upload: FakeMultipart, number: int) -> str:
     return base64.b64encode(sha256(blocks_of(value_of(upload.parts[number])))).decode()
 
 
-CHECKSUM_PATCHES: tuple[tuple[object, str, Any], ...] = (
+PATCHES: tuple[tuple[object, str, Any], ...] = (
+    (S3Backend, "list_object_versions", list_object_versions),
     (S3Response, "upload_part_copy", copy_part),
     (S3Response, "_complete_multipart_body", named_parts),
     (S3Response, "head_object", head_object),
