@@ -223,6 +223,13 @@ def test_a_channel_that_may_write_does_not_hide_behind_one_that_may_not() -> Non
     assert create.context["sagemaker:FileSystemAccessMode"] == "rw"
 
 
+def test_the_source_of_a_copy_is_asked_for_by_its_decoded_key() -> None:
+    copy = {"Bucket": "to", "Key": "k", "CopySource": "from/a%20key?versionId=1"}
+    question, *_ = questions(ApiCall("s3", "CopyObject", "us-east-1", ME, copy), NOTHING)
+    assert question.resource == "arn:aws:s3:::from/a key"
+    assert question.action == "s3:GetObjectVersion"
+
+
 def test_the_tags_of_a_key_are_those_of_its_request() -> None:
     (asked,) = questions_of("kms", "CreateKey")
     assert asked.context["aws:RequestTag/name"] == "name"

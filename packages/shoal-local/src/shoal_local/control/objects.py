@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
-from urllib.parse import parse_qs, unquote
 
 import xmltodict  # type: ignore[import-untyped]
 from moto.core.common_types import TYPE_RESPONSE
@@ -31,7 +30,7 @@ from moto.s3.exceptions import InvalidPart, S3ClientError
 from moto.s3.models import FakeDeleteMarker, FakeKey, FakeMultipart, S3Backend, s3_backends
 from moto.s3.responses import S3Response
 
-from shoal_local.control.authorization.account import AccountState, owner_of_bucket
+from shoal_local.control.authorization.account import AccountState, copied_object, owner_of_bucket
 from shoal_local.control.http.protocol import ApiCall, Guard
 from shoal_local.control.identity.policy_guards import check_usable
 from shoal_local.control.object_bodies import blocks_of, sha256, value_of
@@ -65,11 +64,9 @@ class ObjectGuards:
         self._check_key_of(stored, request["Bucket"])
 
     def _check_source(self, call: ApiCall) -> None:
-        path, _, query = str(call.parameters["CopySource"]).partition("?")
-        bucket, _, key = unquote(path).lstrip("/").partition("/")
+        bucket, key, version = copied_object(call)
         if key:
-            stored = _object(bucket, key, parse_qs(query).get("versionId", [None])[0])
-            self._check_key_of(stored, bucket)
+            self._check_key_of(_object(bucket, key, version), bucket)
 
     def _check_copy(self, call: ApiCall) -> None:
         self._check_source(call)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qs, unquote
 
 from moto.backends import get_backend
 from moto.core.exceptions import ServiceException
@@ -21,7 +22,7 @@ from moto.sqs.models import sqs_backends
 
 from shoal_local.control.authorization.evaluator import Policy
 from shoal_local.control.functions.service import Functions
-from shoal_local.control.http.protocol import ContextValue, Question, account_of
+from shoal_local.control.http.protocol import ApiCall, ContextValue, Question, account_of
 from shoal_local.control.identity.identity import iam_of, role_named, role_of_session, with_arn
 from shoal_local.control.identity.policy_guards import stored_key
 from shoal_local.errors import AwsError
@@ -234,6 +235,13 @@ def owner_of_bucket(name: str) -> str | None:
     """Return the account of a bucket; all accounts share one namespace of buckets."""
     partition_and_account = s3_backends.bucket_accounts.get(name)
     return partition_and_account[1] if partition_and_account else None
+
+
+def copied_object(call: ApiCall) -> tuple[str, str, str | None]:
+    """Return bucket, key and version of the object that a call of S3 copies, the names decoded."""
+    path, _, query = str(call.parameters.get("CopySource") or "").partition("?")
+    bucket, _, key = unquote(path).lstrip("/").partition("/")
+    return bucket, key, parse_qs(query).get("versionId", [None])[0]
 
 
 def _named_policies(holder: Any) -> list[tuple[str, Policy]]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shoal_local.control.authorization.account import AccountState
+from shoal_local.control.authorization.account import AccountState, copied_object
 from shoal_local.control.http.protocol import ANY, ApiCall, ContextValue, account_of
 
 EC2_KINDS = {
@@ -152,9 +152,7 @@ class RuleInput:
 
     def copy_source(self) -> Mapping[str, Any]:
         """Return `Bucket`, `Key` and perhaps `VersionId` of the object that the call copies."""
-        source = self.call.parameters.get("CopySource") or ""
-        path, _, version = source.lstrip("/").partition("?versionId=")
-        bucket, _, key = path.partition("/")
+        bucket, key, version = copied_object(self.call)
         return {"Bucket": bucket, "Key": key} | ({"VersionId": version} if version else {})
 
     def sagemaker_arn(self, kind: Any, name: Any) -> str:
