@@ -29,7 +29,7 @@ from shoal_local.control.http.protocol import Answer, account_of
 from shoal_local.control.http.request_handler import RequestLog
 from shoal_local.control.identity.identity import Clients, Identity, root_of
 from shoal_local.control.identity.policy_guards import PolicyGuards
-from shoal_local.control.kept_services import BuildProjects, Quotas, Registries, Tagging
+from shoal_local.control.kept_services import BuildProjects, Quotas, Tagging
 from shoal_local.control.moto_patches import MotoApplication
 from shoal_local.control.objects import ObjectGuards
 from shoal_local.control.schedules import Scheduler
@@ -120,7 +120,6 @@ class Account:
         )
         self.projects = BuildProjects(self.identity)
         self.quotas = Quotas(self.identity, shared.settings.capacity)
-        self.registries = Registries(self.identity)
         self.router = self._service_router()
 
     @property
@@ -215,7 +214,6 @@ class Account:
             "lambda": Service(functions, complete=True),
             "cloudformation": Service(self.cloudformation.operations, complete=True),
             "fsx": Service(self.fsx.operations, complete=True),
-            "ecr": Service({"BatchGetImage": self.registries.get_images}),
             **{
                 name: Service(operations, complete=True, keeps=True)
                 for name, operations in kept.items()

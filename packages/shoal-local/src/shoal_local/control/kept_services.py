@@ -6,7 +6,7 @@ A build is refused by name, because there is no Docker. Nothing ever says that a
 built. This account's images are in moto's store. The images of other registries are the
 container images that a runtime stands for.
 
-A quota is 20 at first, or what SHARED says, and limits no job. A request for another value is
+A quota is 20 at first, or what FIRST_VALUES says, and limits no job. A request for another value is
 granted at once, and that limits training jobs. Names are AWS's, codes of instance types are not.
 """
 
@@ -17,11 +17,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import botocore.session
-from moto.ecr.exceptions import RepositoryNotFoundException
-from moto.ecr.models import ecr_backends
+from moto.ecr.models import ECRBackend
 
 from shoal_local.control.http.protocol import ApiCall, Handlers
 from shoal_local.control.identity.identity import Identity
@@ -92,63 +91,51 @@ class BuildProjects:
 USES = ("training", "processing", "inference")
 
 
-@dataclass(frozen=True)
-class Registries:
-    """The images that can be pulled from each registry."""
+_digests: set[str] = set()
+"""Of the images that stand in for AWS's, whose registries are the same for every caller."""
+_images_by_moto = ECRBackend.batch_get_image
 
-    identity: Identity
-    _digests: ClassVar[set[str]] = set()
-    """Shared by all accounts: AWS's registries are the same for every caller."""
 
-    def get_images(self, call: ApiCall) -> Mapping[str, Any]:
-        """Answer BatchGetImage. Images of other registries have no manifest, because nothing here
-        could pull them.
-        """
-        request = call.parameters
-        repository, image_ids = request["repositoryName"], request["imageIds"]
-        registry = request.get("registryId") or self.identity.account
-        names = {"registryId": registry, "repositoryName": repository}
-        if registry == self.identity.account:
-            backend = ecr_backends[registry][call.region]
-            try:
-                result = backend.batch_get_image(repository, registry, image_ids)
-            except RepositoryNotFoundException as error:
-                raise AwsError("RepositoryNotFoundException", str(error.message)) from error
-            images = [
-                {
-                    **names,
-                    "imageId": {"imageDigest": each.get_image_digest()},
-                    "imageManifest": each.image_manifest,
-                    "imageManifestMediaType": each.image_manifest_media_type,
-                }
-                for each in result["images"]
-            ]
-            return {"images": images, "failures": result["failures"]}
-        host = f"{registry}.dkr.ecr.{call.region}.amazonaws.com/{repository}"
-        standing_in = [(each, self._stand_in(host, each)) for each in image_ids]
-        why = {"failureCode": "ImageNotFound", "failureReason": "Requested image not found"}
-        return {
-            "images": [{**names, "imageId": image_id} for _, image_id in standing_in if image_id],
-            "failures": [
-                {"imageId": each, **why} for each, image_id in standing_in if not image_id
-            ],
-        }
+def get_images(
+    backend: ECRBackend,
+    repository_name: str,
+    registry_id: str | None = None,
+    image_ids: list[dict[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """Answer BatchGetImage. Images of other registries have no manifest, because nothing here could
+    pull them.
+    """
+    if registry_id in {None, backend.account_id}:
+        return _images_by_moto(backend, repository_name, registry_id, image_ids)
+    names = {"registryId": registry_id, "repositoryName": repository_name}
+    host = f"{registry_id}.dkr.ecr.{backend.region_name}.amazonaws.com/{repository_name}"
+    standing_in = [(each, _stand_in(host, each)) for each in image_ids or []]
+    why = {"failureCode": "ImageNotFound", "failureReason": "Requested image not found"}
+    return {
+        "images": [{**names, "imageId": image_id} for _, image_id in standing_in if image_id],
+        "failures": [{"imageId": each, **why} for each, image_id in standing_in if not image_id],
+    }
 
-    def _stand_in(self, host: str, image_id: Mapping[str, str]) -> dict[str, str] | None:
-        """Return the image with its digest, a hash of the runtime that stands for it; None when no
-        runtime does.
 
-        The image can be asked for by digest once it was asked for by tag.
-        """
-        tag, digest = image_id.get("imageTag"), image_id.get("imageDigest", "")
-        if tag is None:
-            return {"imageDigest": digest} if f"{host}@{digest}" in self._digests else None
-        entry = next((match for use in USES if (match := image(f"{host}:{tag}", use))), None)
-        if entry is None:
-            return None
-        digest = f"sha256:{hashlib.sha256(f'{host}:{tag} {entry.runtime.base_version}'.encode()).hexdigest()}"  # noqa: E501
-        self._digests.add(f"{host}@{digest}")
-        return {"imageTag": tag, "imageDigest": digest}
+def _stand_in(host: str, image_id: Mapping[str, str]) -> dict[str, str] | None:
+    """Return the image with its digest, a hash of the runtime that stands for it; None when no
+    runtime does.
+
+    The image can be asked for by digest once it was asked for by tag.
+    """
+    tag, digest = image_id.get("imageTag"), image_id.get("imageDigest", "")
+    if tag is None:
+        return {"imageDigest": digest} if f"{host}@{digest}" in _digests else None
+    entry = next((match for use in USES if (match := image(f"{host}:{tag}", use))), None)
+    if entry is None:
+        return None
+    content = f"{host}:{tag} {entry.runtime.base_version}".encode()
+    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    _digests.add(f"{host}@{digest}")
+    return {"imageTag": tag, "imageDigest": digest}
+
+
+PATCHES: tuple[tuple[object, str, Any], ...] = ((ECRBackend, "batch_get_image", get_images),)
 
 
 SERVICE, VPC, BUILDS = "sagemaker", "vpc", "codebuild"
@@ -170,32 +157,31 @@ QUOTA_USES = (
 
 SHARED = {
     SERVICE: {
-        "Number of instances across all training jobs": ("L-00C91CB5", DEFAULT_VALUE),
-        "Number of instances across all spot training jobs": ("L-93958082", DEFAULT_VALUE),
-        "Maximum number of instances per training job": ("L-622CFD70", DEFAULT_VALUE),
-        "Maximum number of instances per spot training job": ("L-DB62C864", DEFAULT_VALUE),
-        "Longest run time for a training job": ("L-33A961FD", 432_000.0),
-        "Size of EBS volume for a training job instance": ("L-C5A266EB", 1024.0),
-        "Number of instances across all processing jobs": ("L-F311B08F", DEFAULT_VALUE),
-        "Number of instances across all transform jobs": ("L-60D2A6F0", DEFAULT_VALUE),
-        "Number of instances across active endpoints": ("L-7A3DF611", DEFAULT_VALUE),
-        "Maximum number of instances per endpoint": ("L-ED8DEE9B", DEFAULT_VALUE),
+        "Number of instances across all training jobs": "L-00C91CB5",
+        "Number of instances across all spot training jobs": "L-93958082",
+        "Maximum number of instances per training job": "L-622CFD70",
+        "Maximum number of instances per spot training job": "L-DB62C864",
+        "Longest run time for a training job": "L-33A961FD",
+        "Size of EBS volume for a training job instance": "L-C5A266EB",
+        "Number of instances across all processing jobs": "L-F311B08F",
+        "Number of instances across all transform jobs": "L-60D2A6F0",
+        "Number of instances across active endpoints": "L-7A3DF611",
+        "Maximum number of instances per endpoint": "L-ED8DEE9B",
         "Maximum total concurrency that can be allocated across all serverless endpoints": (
-            "L-96300102",
-            DEFAULT_VALUE,
+            "L-96300102"
         ),
     },
-    VPC: {"VPCs per Region": ("L-F678F1CE", DEFAULT_VALUE)},
-    BUILDS: {
-        "Concurrently running builds for Linux/Large environment": ("L-4DDC4A99", DEFAULT_VALUE)
-    },
+    VPC: {"VPCs per Region": "L-F678F1CE"},
+    BUILDS: {"Concurrently running builds for Linux/Large environment": "L-4DDC4A99"},
 }
-"""Quotas that a whole account shares, by service and name: AWS's code, and the first value."""
+"""Quotas that a whole account shares, by service: name to AWS's code."""
+FIRST_VALUES = {"L-33A961FD": 432_000.0, "L-C5A266EB": 1024.0}
+"""By code, where it is not the default."""
 
 
 @cache
-def quotas_of(service: str) -> dict[str, tuple[str, float]]:
-    """Return a service's quotas: name to code and first value.
+def quotas_of(service: str) -> dict[str, str]:
+    """Return a service's quotas: name to code.
 
     SageMaker has `ml.p4d.24xlarge for training job usage` and so on, for every instance type in the
     API model.
@@ -211,11 +197,8 @@ def quotas_of(service: str) -> dict[str, tuple[str, float]]:
         for shape, use in QUOTA_USES
         for kind in getattr(model.shape_for(shape), "enum", [])
     ]
-    return {name: (code(name), DEFAULT_VALUE) for name in names} | SHARED[service]
-
-
-def code(name: str) -> str:
-    return "L-" + hashlib.sha256(name.encode()).hexdigest()[:8].upper()
+    codes = {name: hashlib.sha256(name.encode()).hexdigest()[:8].upper() for name in names}
+    return {name: f"L-{code}" for name, code in codes.items()} | SHARED[service]
 
 
 @dataclass
@@ -247,28 +230,27 @@ class Quotas:
         if call.parameters.get("NextToken"):  # there is one page
             message = "Invalid input was provided for NextToken."
             raise AwsError("InvalidPaginationTokenException", message)
-        return {"Quotas": [self._quota(service, name) for name in names]}
+        return {"Quotas": [self._quota(service, *each) for each in names.items()]}
 
     def _request(self, call: ApiCall) -> Mapping[str, Any]:
         service = call.parameters["ServiceCode"]
-        code_, value = call.parameters["QuotaCode"], float(call.parameters["DesiredValue"])
-        for name, (own_code, _) in quotas_of(service).items():
-            if own_code == code_:
+        code, value = call.parameters["QuotaCode"], float(call.parameters["DesiredValue"])
+        for name, own_code in quotas_of(service).items():
+            if own_code == code:
                 self._values[service, name] = value
-                answer = {"QuotaName": name, "QuotaCode": code_, "DesiredValue": value}
+                answer = {"QuotaName": name, "QuotaCode": code, "DesiredValue": value}
                 return {"RequestedQuota": {**answer, "Status": "APPROVED"}}
-        raise AwsError("NoSuchResourceException", f"There is no quota {code_}")
+        raise AwsError("NoSuchResourceException", f"There is no quota {code}")
 
-    def _quota(self, service: str, name: str) -> dict[str, Any]:
-        code_, value = quotas_of(service)[name]
+    def _quota(self, service: str, name: str, code: str) -> dict[str, Any]:
         limit = self.limit(name, service)
         return {
             "ServiceCode": service,
             "ServiceName": NAMES[service],
             "QuotaName": name,
-            "QuotaCode": code_,
-            "QuotaArn": self.identity.arn("servicequotas", f"{service}/{code_}"),
-            "Value": value if limit is None else limit,
+            "QuotaCode": code,
+            "QuotaArn": self.identity.arn("servicequotas", f"{service}/{code}"),
+            "Value": FIRST_VALUES.get(code, DEFAULT_VALUE) if limit is None else limit,
             "Unit": "None",
             "Adjustable": True,
             "GlobalQuota": False,

@@ -25,7 +25,7 @@ from moto.iam.models import IAMBackend, ManagedPolicy
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from moto.s3.models import FakeBucket, S3Backend
 
-from shoal_local.control import object_bodies, objects
+from shoal_local.control import kept_services, object_bodies, objects
 from shoal_local.control import schedules as scheduler
 from shoal_local.control.alarms import nearest_rank
 from shoal_local.control.identity.policies import Principal, decision
@@ -101,6 +101,7 @@ PATCHES: tuple[Patch, ...] = (
     (IAMBackend, "managed_policies", ManagedPolicies()),
     (Image, "_create_digest", digest_of_manifest),
     (responses, "method_names_from_class", cache(method_names_from_class)),
+    *kept_services.PATCHES,
     *object_bodies.PATCHES,
     *objects.PATCHES,
     *scheduler.PATCHES,
