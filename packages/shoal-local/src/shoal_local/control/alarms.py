@@ -107,9 +107,7 @@ class Alarms:
             alarm.update_state(reason, "{}", state)
 
     def _values(self, alarm: Alarm) -> Values:
-        """Return the metric in each of the alarm's periods, the latest first; None where it has no
-        data.
-        """
+        """Return the metric in each of the alarm's periods, the latest first; None without data."""
         if not alarm.metric_name:
             raise UnreadableError("it is on metric math")
         now, count = utcnow(), int(alarm.evaluation_periods)

@@ -64,10 +64,7 @@ class AutoScaling:
         }
 
     def has_target(self, endpoint: str) -> bool:
-        """Return whether a variant of the endpoint is a scalable target.
-
-        SageMaker's names are the same in any case.
-        """
+        """Return whether the endpoint, whose name counts in any case, has a scalable target."""
         return any(_is_of(endpoint, resource_id) for resource_id in self._targets.copy())
 
     def on_event(self, entry: Mapping[str, Any]) -> None:

@@ -102,10 +102,7 @@ class Events:
         return {**checks, "CreateArchive": replays, "StartReplay": replays}
 
     def emit(self, entry: Mapping[str, Any]) -> str:
-        """Put an event on the default bus, and return its id before it is delivered.
-
-        `entry` has source, detail-type, detail and resources.
-        """
+        """Put an event (source, detail-type, detail, resources) on the bus; return its id."""
         event = json.loads(json.dumps(self._event(entry), default=str))
         self._submit_with_faults(event)
         return str(event["id"])
@@ -189,10 +186,7 @@ class Events:
                 log.exception("the rule %s", rule.arn)
 
     def _fire_due(self, now: datetime) -> None:
-        """Deliver the events of scheduled rules that are due, to these rules' own targets only.
-
-        Source: EventBridge user guide, "Scheduled events".
-        """
+        """Deliver due scheduled rules to their own targets (user guide, "Scheduled events")."""
         kind = {"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}
         due, self._due_at = due_rules(self._rules(), self._due_at, now)
         for rule in due if not self._closing.is_set() else ():

@@ -102,9 +102,7 @@ def get_images(
     registry_id: str | None = None,
     image_ids: list[dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """Answer BatchGetImage. Images of other registries have no manifest, because nothing here could
-    pull them.
-    """
+    """Answer BatchGetImage. What other registries have cannot be pulled, so it has no manifest."""
     if registry_id in {None, backend.account_id}:
         return _images_by_moto(backend, repository_name, registry_id, image_ids)
     names = {"registryId": registry_id, "repositoryName": repository_name}
@@ -181,11 +179,7 @@ FIRST_VALUES = {"L-33A961FD": 432_000.0, "L-C5A266EB": 1024.0}
 
 @cache
 def quotas_of(service: str) -> dict[str, str]:
-    """Return a service's quotas: name to code.
-
-    SageMaker has `ml.p4d.24xlarge for training job usage` and so on, for every instance type in the
-    API model.
-    """
+    """Return a service's quotas, name to code: SageMaker's for each use of each instance type."""
     if service not in SHARED:
         message = f"Shoal's emulator has quotas of {', '.join(SHARED)} only, not {service}"
         raise AwsError("NoSuchResourceException", message)

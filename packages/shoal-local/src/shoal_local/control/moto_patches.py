@@ -46,10 +46,7 @@ _statistic_of_moto = Statistics.get_statistics_for_type
 
 
 def bucket_permission(bucket: Any, action: str, resource: str) -> PermissionResult:
-    """Return what the bucket's policy says to anonymous callers.
-
-    moto denies whenever a statement has a condition that is not met.
-    """
+    """Return what a bucket's policy says to strangers; moto denies at any condition not met."""
     if not bucket.policy:
         return PermissionResult.NEUTRAL
     return RESULTS[decision(json.loads(bucket.policy), ANONYMOUS, action, resource, CONTEXT)]
@@ -81,11 +78,7 @@ class ManagedPolicies:
 
 
 def digest_of_manifest(image: Image) -> None:
-    """Set the digest of an image that came without one: SHA-256 of its manifest, as the OCI image
-    specification says.
-
-    moto hashes the names of layers.
-    """
+    """Set an image's missing digest: SHA-256 of its manifest (OCI), not of names of layers."""
     image._image_digest = (
         f"sha256:{hashlib.sha256(image.image_manifest.encode(errors='surrogatepass')).hexdigest()}"
     )

@@ -67,9 +67,7 @@ class Body:
         return Body(self._file, self._start + start, max(0, stop - start))
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield blocks; raise OSError when the file became shorter, which must not look like the
-        end.
-        """
+        """Yield blocks; raise OSError for a shorter file, which must not look like the end."""
         position = 0
         while position < self._length:
             block = os.pread(
@@ -122,10 +120,7 @@ def keep(key: FakeKey, value: str | bytes | Body | Concatenation) -> None:
 def complete(
     upload: FakeMultipart, chosen_parts: Iterator[tuple[int, str]]
 ) -> tuple[Concatenation, str, Checksum | None]:
-    """Return the object, its ETag and its checksum.
-
-    Source of the errors: S3 API reference, CompleteMultipartUpload.
-    """
+    """Return object, ETag and checksum; errors: S3 API reference, CompleteMultipartUpload."""
     parts: list[FakeKey] = []
     for number, etag in chosen_parts:
         part = upload.parts.get(number)
@@ -146,9 +141,7 @@ def complete(
 
 
 def _checksum(values: Sequence[bytes | Body], algorithm: str, kind: str) -> Checksum | None:
-    """Return the checksum; None for an algorithm that Python lacks, where moto would answer with
-    another one's result.
-    """
+    """Return the checksum; None where Python lacks the algorithm, and moto takes another one."""
     compute = _ALGORITHMS.get(algorithm)
     if compute is None:
         return None

@@ -59,9 +59,7 @@ class Cron:
     zone: ZoneInfo
 
     def next(self, since: datetime, after: datetime) -> datetime | None:
-        """Return the first time from `since` on that is later than `after`; None when there is
-        none.
-        """
+        """Return the first time from `since` on that is later than `after`; None without one."""
         earliest = max(since - timedelta(microseconds=1), after)
         clock = earliest.astimezone(self.zone).replace(tzinfo=None, fold=0)
         for year in self.years:
@@ -80,9 +78,7 @@ class Cron:
 
 
 def parse(expression: str, time_zone: str) -> Rate | Cron:
-    """Return the times of an expression; raise ExpressionError, which says what is wrong or not
-    emulated.
-    """
+    """Return an expression's times; raise ExpressionError: what is wrong or not emulated."""
     zone = _zone(time_zone)
     rate = RATE.fullmatch(expression)
     # as on AWS, the unit is singular with 1 and plural otherwise
@@ -143,9 +139,7 @@ POLL_S = 0.25
 
 
 class Clock:
-    """A clock that runs `speed` times as fast as the machine's, with a thread that calls
-    `look(now)` again and again until it is closed.
-    """
+    """A clock `speed` times as fast as the machine's; until it is closed, it calls `look(now)`."""
 
     def __init__(self, look: Callable[[datetime], object], speed: float, name: str) -> None:
         self._look, self._speed = look, speed

@@ -54,9 +54,7 @@ class DueCall:
 
 
 class Scheduler:
-    """The schedules of one account and region; `speed` is how many of their seconds pass in a
-    second of the clock.
-    """
+    """The schedules of an account in a region; `speed` of their seconds pass in one second."""
 
     def __init__(self, identity: Identity, clients: Clients, speed: float = 1.0) -> None:
         self._identity, self._clients, self._speed = identity, clients, speed
@@ -230,9 +228,7 @@ class Scheduler:
 
 
 def is_retryable(error: AwsError) -> bool:
-    """Return whether the next attempt may succeed. Only errors of AWS pass; a wrong role or target
-    stays wrong.
-    """
+    """Return whether the next attempt may succeed: AWS's errors pass, a wrong role stays wrong."""
     return error.http_status >= 500 or error.http_status == THROTTLED
 
 

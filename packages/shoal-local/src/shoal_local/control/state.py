@@ -131,10 +131,7 @@ class State:
         (self.folder / STATE_FILE).unlink(missing_ok=True)
 
     def running(self) -> dict[str, Any] | None:
-        """Return the description of the emulator that runs with this folder, or None.
-
-        Raises EmulatorError when the folder belongs to another user.
-        """
+        """Return the `description`; None unless that emulator still runs."""
         description = self.description()
         if description is None:
             return None
@@ -181,10 +178,7 @@ class State:
             os.close(marker)
 
     def stop(self, limit_s: float) -> bool:
-        """Ask the emulator to stop, kill it when it does not within the limit, and clean up.
-
-        Returns False when none was running.
-        """
+        """Ask the emulator to stop, kill it after the limit, clean up; return whether one ran."""
         running = self.running()
         if running:
             pid, start = int(running["pid"]), running["process_started_at"]

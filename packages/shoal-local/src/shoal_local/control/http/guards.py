@@ -53,9 +53,7 @@ def _subscription(call: ApiCall) -> None:
 
 
 def _notification(call: ApiCall) -> None:
-    """Refuse targets other than EventBridge, because moto would deliver to them by itself, past
-    policies.
-    """
+    """Refuse targets other than EventBridge: moto would deliver to them past policies."""
     configuration: Mapping[str, Any] = call.parameters.get("NotificationConfiguration") or {}
     for name in ("LambdaFunctionConfigurations", "QueueConfigurations", "TopicConfigurations"):
         if configuration.get(name) is not None and configuration.get(name) != []:

@@ -185,9 +185,7 @@ class Operation:
         return self._parsed(request, request.values, body)
 
     def parse_head(self, request: Request) -> dict[str, Any]:
-        """Return the parameters in path, query and headers. The body, which may be large, is not
-        read.
-        """
+        """Return the parameters in path, query and headers; the body may be too large to read."""
         return self._parsed(request, request.args, b"")
 
     def _parsed(self, request: Request, values: Any, body: bytes) -> dict[str, Any]:
@@ -245,9 +243,7 @@ class Operation:
         )
 
     def answer(self, result: Mapping[str, Any]) -> Answer:
-        """Return the result as the protocol writes it. A result that does not fit botocore's output
-        shape is our bug, a 500.
-        """
+        """Return the result as the protocol has it; a 500 if it does not fit botocore's shape."""
         if self.model.output_shape is not None:
             report = ParamValidator().validate(dict(result), self.model.output_shape)
             if report.has_errors():
@@ -279,9 +275,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def parsed_json(body: bytes) -> Any:
-    """Return a body's JSON; raise AwsError for one that is none, which moto's parser would take for
-    an empty request.
-    """
+    """Return a body's JSON; raise AwsError for none, which moto's parser takes for an empty one."""
     try:
         return json.loads(body or b"{}")
     except (ValueError, RecursionError) as error:

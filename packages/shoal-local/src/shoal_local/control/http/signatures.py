@@ -204,10 +204,7 @@ MAX_LINE_BYTES = 1024
 
 
 def decode_chunks(environ: dict[str, Any]) -> None:
-    """Replace the chunked body of a request by its bytes, in a file when they are many.
-
-    Raises AwsError IncompleteBody.
-    """
+    """Replace a chunked body by its bytes, in a file if they are many; AwsError IncompleteBody."""
     if not environ.get(HASH_HEADER, "").startswith("STREAMING-"):
         return
     whole: io.RawIOBase = LimitedStream(
@@ -235,10 +232,7 @@ def decode_chunks(environ: dict[str, Any]) -> None:
 
 
 def blocks(source: IO[bytes]) -> Iterator[bytes]:
-    """Yield the content of the chunks; raise ValueError when they are malformed.
-
-    The trailers are left in `source`.
-    """
+    """Yield the chunks' content and leave the trailers; raise ValueError for malformed ones."""
     while remaining := _size(source.readline(MAX_LINE_BYTES)):
         while remaining:
             block = source.read(min(remaining, BLOCK))

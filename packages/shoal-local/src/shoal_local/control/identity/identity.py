@@ -72,11 +72,7 @@ class Identity:
     def assume_role(
         self, role_arn: str, session_name: str, principal: Principal, external_id: str | None = None
     ) -> AssumedRole:
-        """Return a session of the role.
-
-        Raises AwsError AccessDenied when the role does not exist or its trust policy refuses
-        `principal`.
-        """
+        """Return a session; AwsError AccessDenied unless the role exists and trusts `principal`."""
         if not SESSION_NAME.match(session_name):
             raise AwsError(
                 "ValidationError",
@@ -133,10 +129,7 @@ class Identity:
         )
 
     def caller_principal(self, caller_arn: str) -> Principal:
-        """Return the caller as principal.
-
-        A session also counts as its role, and every caller as their account.
-        """
+        """Return the caller as principal, who is also a session's role, and their account."""
         account, role = account_of(caller_arn), role_of_session(caller_arn)
         also = (*([str(role.arn)] if role else ()), f"arn:aws:iam::{account}:root", account)
         context = {"aws:PrincipalArn": caller_arn, "aws:PrincipalAccount": account}
@@ -144,9 +137,7 @@ class Identity:
 
     @property
     def operations(self) -> Handlers:
-        """Return the handlers of STS's operations. The others' credentials are refused, because
-        moto's are the same for everybody.
-        """
+        """Return STS's handlers; moto's others, whose credentials are everybody's, are refused."""
         return {"AssumeRole": self._assume_role_api, "GetCallerIdentity": self._get_caller_identity}
 
     @property
@@ -155,9 +146,7 @@ class Identity:
         return dict.fromkeys(TAKE_A_BOUNDARY, self._boundary)
 
     def _boundary(self, call: ApiCall) -> None:
-        """Refuse a boundary that does not exist. AWS's own policies pass, because moto has none of
-        them.
-        """
+        """Refuse a boundary that does not exist; AWS's own policies, which moto lacks, pass."""
         arn = call.parameters.get(BOUNDARY)
         policies = iam_of(self.account).managed_policies
         if arn and arn not in policies and not arn.startswith("arn:aws:iam::aws:policy/"):
@@ -268,9 +257,7 @@ class Clients:
         self._client = lru_cache(MAX_CLIENTS)(self._build)
 
     def __call__(self, service: str, credentials: RoleCredentials | None = None) -> Any:
-        """Return the client of `service` (boto3's name) that signs with `credentials`, by default
-        as the account's root.
-        """
+        """Return boto3's client of `service`, which signs with `credentials` or as the root."""
         return self._client(service, credentials or self.root)
 
     def _build(self, service: str, signer: RoleCredentials) -> Any:

@@ -292,9 +292,7 @@ def check_actions(statements: Iterable[Statement], service: str) -> None:
 
 
 def check_bucket_resources(statements: Iterable[Statement], bucket: str) -> None:
-    """Raise PolicyError for a resource that is not the bucket nor in it, and for an action that
-    none of the statement's resources can have.
-    """
+    """Raise PolicyError for a resource outside of the bucket, and an action that none can have."""
     bucket_actions, object_actions = actions_of("s3")
     for statement in statements:
         resources = [arn.removeprefix("arn:aws:s3:::") for arn in _named(statement, "Resource")]
