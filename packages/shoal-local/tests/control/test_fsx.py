@@ -201,14 +201,12 @@ def test_a_file_system_is_refused_with_the_reason(
         account.client("fsx").create_file_system(**request(network, **change))
 
 
-@pytest.mark.parametrize(
-    ("reason", "version", "change"), rows(__file__, "cases.yaml", "fsx_associations")
-)
+@pytest.mark.parametrize(("reason", "change"), rows(__file__, "cases.yaml", "fsx_associations"))
 def test_an_association_is_refused_with_the_reason(
-    account: Account, network: dict[str, Any], reason: str, version: str, change: dict[str, Any]
+    account: Account, network: dict[str, Any], reason: str, change: dict[str, Any]
 ) -> None:
     fsx = account.client("fsx")
-    made = fsx.create_file_system(**request(network, FileSystemTypeVersion=version))
+    made = fsx.create_file_system(**request(network))
     named = {"FileSystemId": made["FileSystem"]["FileSystemId"]}
     with pytest.raises(ClientError, match=reason):
         fsx.create_data_repository_association(**named | ASSOCIATION | change)

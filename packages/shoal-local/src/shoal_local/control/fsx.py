@@ -35,7 +35,6 @@ _ASSOCIATION = {
     *("S3", "ClientRequestToken", "Tags"),
 }
 _IMPORTED = {"NEW", "CHANGED", "DELETED"}
-_OLD_LUSTRE = "2.10"
 
 
 @dataclass
@@ -87,7 +86,7 @@ class Fsx:
             "OwnerId": self.identity.account,
             "CreationTime": datetime.now(UTC),
             "FileSystemId": id_,
-            "FileSystemTypeVersion": request.get("FileSystemTypeVersion", _OLD_LUSTRE),
+            "FileSystemTypeVersion": request.get("FileSystemTypeVersion", "2.10"),
             "Lifecycle": "AVAILABLE",
             "StorageType": "SSD",
             "VpcId": self._checked_vpc(request),
@@ -105,9 +104,6 @@ class Fsx:
 
     def _checked_vpc(self, request: Mapping[str, Any]) -> str:
         """Return the VPC; raise AwsError unless subnet, groups and key exist."""
-        if len(request["SubnetIds"]) != 1:
-            message = "provide exactly one subnet ID for a Lustre file system"
-            raise AwsError("InvalidNetworkSettings", message)
         try:
             answer = self.clients("ec2").describe_subnets(SubnetIds=request["SubnetIds"])
             if groups := request.get("SecurityGroupIds"):
@@ -287,14 +283,8 @@ def _refuse_others(parameters: Mapping[str, Any], emulated: set[str], where: str
 
 def _check_association(request: Mapping[str, Any], file_system: FileSystem) -> None:
     _refuse_others(request, _ASSOCIATION, "CreateDataRepositoryAssociation")
-    if file_system.document["FileSystemTypeVersion"] == _OLD_LUSTRE:
-        message = f"data repository associations need Lustre 2.12 or 2.15, not {_OLD_LUSTRE}"
-        raise AwsError("UnsupportedOperation", message)
     if file_system.association:
         raise _not_emulated("a second data repository association of a file system")
-    if not request["DataRepositoryPath"].startswith("s3://"):
-        path = request["DataRepositoryPath"]
-        raise _bad_request(f"DataRepositoryPath {path} is not of the form s3://bucket-name/prefix/")
     if not request.get("BatchImportMetaDataOnCreate"):
         raise _not_emulated("an association without BatchImportMetaDataOnCreate")
     _check_events(request)
