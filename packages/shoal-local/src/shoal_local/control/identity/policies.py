@@ -90,19 +90,17 @@ def _names(statement: Mapping[str, Any], principal: Principal) -> bool:
 
 
 def _condition(operator: str, keys: Mapping[str, Any], context: Mapping[str, str]) -> bool:
-    if_exists = operator.endswith("IfExists")
     test = CONDITIONS.get(operator.removesuffix("IfExists"))
     values_by_key = {key.lower(): value for key, value in context.items()}
     for key, values in keys.items():
         value = values_by_key.get(key.lower())
         if operator == "Null":
-            if (value is None) != (str(values).lower() == "true"):
-                return False
-            continue
-        if value is None:
-            if not if_exists:
-                return False
-        elif test is None or not test(value, [str(item) for item in listed(values)]):
+            is_met = (value is None) == (str(values).lower() == "true")
+        elif value is None:
+            is_met = operator.endswith("IfExists")
+        else:
+            is_met = test is not None and test(value, [str(item) for item in listed(values)])
+        if not is_met:
             return False
     return True
 
@@ -173,15 +171,6 @@ PRINCIPAL_KINDS = frozenset({"AWS", "Service", "Federated", "CanonicalUser"})
 OPERATOR = re.compile(r"^(?:ForAnyValue:|ForAllValues:)?(\w+?)(?:IfExists)?$")
 SERVICE_PRINCIPAL = re.compile(r"^((?:[a-z0-9-]+\.)+)amazonaws\.com(?:\.cn)?$")
 REGION = re.compile(r"^[a-z]{2}(?:-[a-z]+)+-\d$")
-# Principals of services whose first name is not that of an API.
-OTHER_SERVICES = frozenset(
-    {
-        *("airflow-env", "delivery", "ec2fleet", "ecs-tasks", "edgelambda", "eks-fargate-pods"),
-        *("events-targets", "groundtruthlabeling", "lexv2", "macie", "opensearchservice"),
-        *("robomaker", "spot", "spotfleet", "tagpolicies", "transitgateway", "vmie", "vmimport"),
-        *("vpc-flow-logs", "vpce"),
-    }
-)
 
 
 class PolicyError(Exception):
@@ -280,7 +269,8 @@ def is_service(name: str) -> bool:
 def _services() -> frozenset[str]:
     session = botocore.session.Session()
     regional: Iterable[str] = session.get_data("endpoints")["partitions"][0]["services"]
-    return frozenset({*session.get_available_services(), *regional, *OTHER_SERVICES})
+    others: str = tables()["other principals"]
+    return frozenset({*session.get_available_services(), *regional, *others.split()})
 
 
 def check_actions(statements: Iterable[Statement], service: str) -> None:
@@ -323,9 +313,15 @@ def actions_of(service: str) -> tuple[frozenset[str], ...]:
 
     A policy on a bucket cannot have others.
     """
-    names: Mapping[str, str] = read_table(Path(__file__).with_suffix(".yaml"))["actions"]
+    names: Mapping[str, str] = tables()["actions"]
     keys = ("s3 bucket", "s3 object") if service == "s3" else (service,)
     return tuple(frozenset(names[key].split()) for key in keys)
+
+
+@cache
+def tables() -> Mapping[str, Any]:
+    """Return what policies.yaml holds: wordings, actions and principals."""
+    return dict(read_table(Path(__file__).with_suffix(".yaml")))
 
 
 def _named(statement: Statement, element: str) -> list[str]:

@@ -10,8 +10,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from moto.kms.models import kms_backends
@@ -27,9 +26,9 @@ from shoal_local.control.identity.policies import (
     check_principals,
     listed,
     parsed,
+    tables,
 )
 from shoal_local.errors import AwsError
-from shoal_local.tables import read_table
 
 _over = partial(AwsError, "LimitExceeded", http_status=409)
 
@@ -46,13 +45,6 @@ MAX_ATTACHED = 10
 MAX_BUCKET_POLICY_BYTES = 20480
 MAX_KEY_POLICY_BYTES = 32768
 LOCKED_OUT = "The new key policy will not allow you to update the key policy in the future."
-
-
-@cache
-def _wordings() -> Mapping[str, Any]:
-    """Return what each service asks of a policy, and how it says that one is wrong."""
-    wordings: Mapping[str, Any] = read_table(Path(__file__).with_name("policies.yaml"))["wordings"]
-    return wordings
 
 
 @dataclass(frozen=True)
@@ -124,7 +116,7 @@ class PolicyGuards:
 
     def _check(self, service: str, text: str, bucket: str = "") -> None:
         """Raise the service's error for a policy that it does not take; `bucket` is S3's."""
-        wording = _wordings()[service]
+        wording = tables()["wordings"][service]
         try:
             statements = parsed(text, wording["required"].split())
             if service == "iam":
