@@ -131,14 +131,13 @@ class Events:
             self._pool.submit(self._route, event)
 
     def _event(self, entry: Mapping[str, Any]) -> dict[str, Any]:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return {
             "version": "0",
             "id": str(uuid.uuid4()),
             "detail-type": entry["detail-type"],
             "source": entry["source"],
             "account": self.identity.account,
-            "time": entry.get("time", now),
+            "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "region": self.identity.region,
             "resources": list(entry.get("resources", [])),
             "detail": entry["detail"],
@@ -159,22 +158,17 @@ class Events:
 
     def _put_one(self, entry: Mapping[str, Any]) -> dict[str, str]:
         bus = entry.get("EventBusName") or DEFAULT_BUS
-        missing = [name for name in ("Source", "DetailType", "Detail") if not entry.get(name)]
-        detail = _parsed_object(entry.get("Detail") or "")
+        source, detail = entry.get("Source", ""), _parsed_object(entry.get("Detail", ""))
         if bus.rpartition("/")[2] != DEFAULT_BUS:
             code = "NotAuthorizedForSourceException"
             reason = f"Shoal's emulator has the default bus only, not {bus}"
-        elif missing:
-            code, name = "InvalidArgument", missing[0]
-            reason = f"Parameter {name} is not valid. Reason: {name} is a required argument."
-        elif entry["Source"].startswith("aws."):
+        elif source.startswith("aws."):
             code, reason = "NotAuthorizedForSourceException", "Not authorized for the source."
         elif detail is None:
             code, reason = "MalformedDetail", "Detail is malformed."
         else:
-            event = {"source": entry["Source"], "detail-type": entry["DetailType"]}
-            resources = entry.get("Resources") or []
-            return {"EventId": self.emit({**event, "detail": detail, "resources": resources})}
+            event = {"source": source, "detail-type": entry.get("DetailType", ""), "detail": detail}
+            return {"EventId": self.emit({**event, "resources": entry.get("Resources", [])})}
         return {"ErrorCode": code, "ErrorMessage": reason}
 
     def _route(self, event: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ import hashlib
 import io
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
@@ -239,12 +240,9 @@ def check_upload(headers: Mapping[str, str], body: bytes | Body) -> None:
 def _spooled(source: IO[bytes], length: int) -> Body:
     """Return the body as a file; raise OSError when it is shorter than announced."""
     with tempfile.TemporaryFile() as file:
-        remaining = length
-        while remaining and (block := source.read(min(BLOCK, remaining))):
-            file.write(block)
-            remaining -= len(block)
-        if remaining:
-            raise OSError(f"of {length} announced bytes {remaining} did not come")
+        shutil.copyfileobj(source, file, BLOCK)
+        if file.tell() != length:
+            raise OSError(f"of {length} announced bytes {length - file.tell()} did not come")
         return Body.of(file, length)
 
 

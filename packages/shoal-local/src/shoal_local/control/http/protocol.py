@@ -72,8 +72,6 @@ SIGNING_NAMES = {
     "monitoring": "cloudwatch",
     "eventbridge": "events",
     "states": "stepfunctions",
-    "email": "ses",
-    "s3-control": "s3control",
     "servicequotas": "service-quotas",
 }
 SERIALIZATION = "SerializationException"
