@@ -1,12 +1,12 @@
-"""A Lambda function from a folder of `packages/shoal/src/shoal/functions/`, with its own name, log
-group and role.
-"""
+"""A Lambda function of functions.yaml, with its own name, log group and role."""
 
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_lambda as lambda_
@@ -16,13 +16,17 @@ from constructs import Construct
 from shoal.constructs.roles.actor_role import ActorRole, acknowledge
 from shoal.settings.names import Names
 from shoal.settings.parsing.plain_files import require_plain
+from shoal.settings.parsing.yaml_file import read_table
 
 FUNCTIONS = Path(__file__).resolve().parents[1] / "functions"
 """The library's own folder of functions, wherever the app's checkout is."""
 
 
 class PythonFunction(Construct):
-    """`function` and its `role`, which may write only the function's log until more is allowed."""
+    """`function` and its `role`, which may write only the function's log until more is allowed.
+
+    A custom resource has its answer when `answered_within` is over.
+    """
 
     def __init__(
         self,
@@ -31,17 +35,15 @@ class PythonFunction(Construct):
         *,
         names: Names,
         purpose: str,
-        folder: str,
-        description: str,
-        timeout: cdk.Duration,
         environment: Mapping[str, str] | None = None,
-        module: str = "handler",
-        memory_mb: int = 256,
         files: Mapping[str, bytes] | None = None,
     ) -> None:
-        """`folder` is the name of one in FUNCTIONS; `files`, by their paths, are packed with it."""
+        """`files`, by their paths, are packed with it."""
         super().__init__(scope, construct_id)
-        self.purpose = purpose
+        self.purpose, row = purpose, _table()[purpose]
+        self.answered_within = cdk.Duration.minutes(row["minutes"] + 1)
+        folder, module = row["code"].split("/")
+        description = row["description"].format(names=names)
         self.role = ActorRole(
             self, "Role", names=names, actor=purpose, service="lambda", description=description
         )
@@ -66,12 +68,18 @@ class PythonFunction(Construct):
                 code=code,
                 role=self.role,
                 log_group=log_group,
-                timeout=timeout,
-                memory_size=memory_mb,
+                timeout=cdk.Duration.minutes(row["minutes"]),
+                memory_size=row.get("memory_mb", 256),
                 environment=dict(environment or {}),
             )
         why = "Python 3.12 is the newest version that the tests and the local emulator run, too."
         acknowledge(self.function, {"AwsSolutions-L1": why})
+
+
+@cache
+def _table() -> dict[str, Any]:
+    table: dict[str, Any] = read_table(__file__, "functions.yaml")
+    return table
 
 
 @contextmanager

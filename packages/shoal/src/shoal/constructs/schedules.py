@@ -53,9 +53,6 @@ class Schedules(Construct):
             "Starter",
             names=names,
             purpose=PURPOSE,
-            folder="start",
-            description=f"Starts executions of {names.pipeline} on schedule, one at a time",
-            timeout=cdk.Duration.minutes(1),
             environment={"PIPELINE_NAME": names.pipeline, **manifest_variables(names, parameters)},
         )
         self.starter.role.allow_part("start")

@@ -78,10 +78,6 @@ def allow_archive(role: ActorRole, names: Names, release: Release, key: kms.IKey
         role.allow_part("archive", archive=archive, key=key.key_arn)
 
 
-_TIMEOUT = cdk.Duration.minutes(14)
-"""Lambda ends a function after 15; S3 copies meanwhile, twice."""
-
-
 class BroughtArchive(Construct):
     """`resource` succeeds when the archive lies at `url` with the pinned hash.
 
@@ -109,11 +105,7 @@ class BroughtArchive(Construct):
             "Bringer",
             names=names,
             purpose=BRING,
-            folder="seal",
-            module="bring",
             environment=sealed_variables(names),
-            description=f"Brings the archive that {names.prefix} serves into its own bucket",
-            timeout=_TIMEOUT,
         )
         own = sealed_folders(names)
         own_folders = {f"{bucket}/{folder}" for folder in own}
@@ -135,7 +127,7 @@ class BroughtArchive(Construct):
             "Resource",
             resource_type="Custom::BroughtArchive",
             service_token=self.bringer.function.function_arn,
-            service_timeout=cdk.Duration.minutes(_TIMEOUT.to_minutes() + 1),
+            service_timeout=self.bringer.answered_within,
             properties={
                 "ModelPackageArn": release.model_package_arn,
                 "ModelDataUrl": release.model_data_url,

@@ -176,14 +176,6 @@ def _deployment(
     )
 
 
-_TIMEOUT = cdk.Duration.minutes(10)
-_MEMORY_MB = 1769
-"""One whole CPU, for hashing the archive.
-
-Source: Lambda developer guide, "Configure Lambda function memory".
-"""
-
-
 class ServingProof(Construct):
     """`resource` has the release among its properties, so that it runs again for every release.
 
@@ -213,14 +205,7 @@ class ServingProof(Construct):
             "Prover",
             names=names,
             purpose=SERVING_PROOF,
-            folder="smoke_test",
-            module="serving_proof",
             files=packed_files(requests),
-            description=(
-                f"Proves that the endpoint {names.serving_endpoint} serves the pinned release"
-            ),
-            timeout=_TIMEOUT,
-            memory_mb=_MEMORY_MB,
         )
         self._allow()
         allow_archive(self.prover.role, names, release, key)
@@ -229,7 +214,7 @@ class ServingProof(Construct):
             "Resource",
             resource_type="Custom::ServingProof",
             service_token=self.prover.function.function_arn,
-            service_timeout=cdk.Duration.minutes(_TIMEOUT.to_minutes() + 1),
+            service_timeout=self.prover.answered_within,
             properties={
                 "EndpointName": names.serving_endpoint,
                 "EndpointConfigName": served.config.attr_endpoint_config_name,

@@ -111,15 +111,7 @@ class EmptyOnDelete(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._names = names
-        self._emptier = PythonFunction(
-            self,
-            "Emptier",
-            names=names,
-            purpose=purpose,
-            folder="empty_on_delete",
-            description=f"Empties what {names.prefix} owns when its stack is deleted",
-            timeout=cdk.Duration.minutes(15),
-        )
+        self._emptier = PythonFunction(self, "Emptier", names=names, purpose=purpose)
 
     def buckets(self, buckets: Mapping[str, s3.Bucket]) -> None:
         """Empty these buckets (purpose -> bucket) on delete, all versions included."""
@@ -173,15 +165,7 @@ class Seal(Construct):
             "Sealer",
             names=names,
             purpose=SEAL_PURPOSE,
-            folder="seal",
-            module="sealer",
             environment=sealed_variables(names),
-            description=f"Copies an evaluated model of {names.pipeline} to where no job can write",
-            # SageMaker developer guide, "Lambda step": a step waits for at most ten minutes.
-            timeout=cdk.Duration.minutes(10),
-            # It unpacks and hashes: one vCPU (Lambda developer guide, "Configure Lambda function
-            # memory").
-            memory_mb=1769,
         )
         sealed = sealed_folders(names)
         readable = [names.folder("training"), *sealed]

@@ -15,9 +15,8 @@ from shoal.settings.sections.schedules import rare
 
 TEARDOWN_PURPOSE = "teardown"
 TERMINAL_STATUSES = ("Succeeded", "Failed", "Stopped", "CompletedWithFailures")
-_FUNCTION_TIMEOUT = cdk.Duration.seconds(90)
-# After this a message comes back if its function was lost. A function that only has to wait sets
-# its own time.
+# Longer than the function's own time. After this a message comes back if its function was lost. A
+# function that only has to wait sets its own time.
 _VISIBILITY_TIMEOUT = cdk.Duration.seconds(120)
 _RETRY_AFTER = cdk.Duration.seconds(30)
 # An endpoint whose container fails stays Creating, undeletable, for up to an hour. 30, 60, 120,
@@ -48,12 +47,6 @@ class TeardownGuard(Construct):
             "Deleter",
             names=names,
             purpose=TEARDOWN_PURPOSE,
-            folder="teardown",
-            module="teardown",
-            description=(
-                f"Deletes endpoint, configuration and model of an execution of {names.pipeline}"
-            ),
-            timeout=_FUNCTION_TIMEOUT,
             environment={
                 "PIPELINE_NAME": names.pipeline,
                 **deletion_variables(names),
@@ -152,13 +145,6 @@ class Sweeper(Construct):
             "Cleaner",
             names=names,
             purpose=SWEEPER_PURPOSE,
-            folder="teardown",
-            module="sweep",
-            description=(
-                f"Deletes what executions of {names.pipeline} left for longer than their time to"
-                " live"
-            ),
-            timeout=cdk.Duration.minutes(5),
             environment=variables,
         )
         events.Rule(

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import aws_cdk as cdk
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_kms as kms
@@ -25,7 +24,6 @@ from shoal.costs import prices
 from shoal.settings.names import RUNS, Names
 from shoal.settings.parsing.errors import ConfigError, Problem
 
-PURPOSE = "pages"
 LIBRARY = Path(__file__).resolve().parents[3]
 """The folder that has the package `shoal`, wherever the app's checkout is."""
 _CLEANERS = (TEARDOWN, SWEEP)
@@ -74,17 +72,8 @@ class PageKeeper(Construct):
     ) -> None:
         """`functions` are the purposes of the functions that steps call."""
         super().__init__(scope, construct_id)
-        self.keeper = PythonFunction(
-            self,
-            "Keeper",
-            names=names,
-            purpose=PURPOSE,
-            folder="pages",
-            description=f"Keeps the page of each execution of {names.pipeline} that ends",
-            timeout=cdk.Duration.minutes(12),  # the alarm on its errors looks back 15
-            memory_mb=1769,  # one whole CPU, to read long logs (Lambda guide, "Configuring memory")
-            files=packed_files(names),
-        )
+        files = packed_files(names)
+        self.keeper = PythonFunction(self, "Keeper", names=names, purpose="pages", files=files)
         self.keeper.role.allow_part(
             "pages",
             jobs=["TrainingJobs", "ProcessingJobs", "TransformJobs"],

@@ -6,14 +6,11 @@ import base64
 import json
 from pathlib import Path
 
-import aws_cdk as cdk
 from constructs import Construct
 
 from shoal.constructs.python_function import PythonFunction
 from shoal.settings.loading.workload import load_workload, workload_folder
 from shoal.settings.names import Names
-
-COMPARE_PURPOSE = "compare"
 
 
 class Compare(Construct):
@@ -21,16 +18,7 @@ class Compare(Construct):
 
     def __init__(self, scope: Construct, construct_id: str, *, names: Names) -> None:
         super().__init__(scope, construct_id)
-        self.comparer = PythonFunction(
-            self,
-            "Comparer",
-            names=names,
-            purpose=COMPARE_PURPOSE,
-            folder="compare",
-            module="compare",
-            description=f"Compares an evaluation of {names.pipeline} with the approved model",
-            timeout=cdk.Duration.minutes(1),
-        )
+        self.comparer = PythonFunction(self, "Comparer", names=names, purpose="compare")
         self.comparer.role.allow_part("compare")
 
 
@@ -81,9 +69,6 @@ def packed_files(content: bytes) -> dict[str, bytes]:
     return {REQUESTS: json.dumps(document, sort_keys=True).encode(), FUNCTION: function.encode()}
 
 
-SMOKE_TEST_PURPOSE = "smoke-test"
-
-
 class SmokeTest(Construct):
     """It may call this pipeline's endpoints, and nothing else."""
 
@@ -101,15 +86,8 @@ class SmokeTest(Construct):
             self,
             "Caller",
             names=names,
-            purpose=SMOKE_TEST_PURPOSE,
-            folder="smoke_test",
-            module="step",
+            purpose="smoke-test",
             files=packed_files(requests),
-            description=(
-                f"Sends requests to the endpoint of an execution of {names.pipeline} and judges"
-                " the answers"
-            ),
-            timeout=cdk.Duration.minutes(2),
         )
         self.caller.role.allow_part("smoke-test")
         if names.environment.endpoint and names.environment.endpoint.has_own_server:

@@ -6,7 +6,6 @@ neither training nor registration. What it makes carries its own name and tag.
 
 from collections.abc import Iterable, Mapping
 
-import aws_cdk as cdk
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
@@ -43,16 +42,7 @@ class ScoringPipeline(Construct):
         self.names = names
         role = _model_role(self, names, place, key)
         role.allow_pull(images)
-        finder = PythonFunction(
-            self,
-            "Finder",
-            names=names,
-            purpose="find",
-            folder="compare",
-            module="find",
-            description=f"Finds the approved model for {names.pipeline}",
-            timeout=cdk.Duration.minutes(1),
-        )
+        finder = PythonFunction(self, "Finder", names=names, purpose="find")
         finder.role.allow_part("compare")
         guard = TeardownGuard(self, "TeardownGuard", names=names)
         groups = list(place.security_group_ids)
