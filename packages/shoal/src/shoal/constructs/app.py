@@ -6,15 +6,14 @@ run: for the report, not as a gate.
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import aws_cdk as cdk
 import jsii
-from constructs import Construct
 
 from shoal.constructs.roles.actor_role import RAW_FINDINGS
 from shoal.constructs.template_rules import findings
@@ -36,23 +35,10 @@ class Deployment:
     launch: Launch
 
 
-class Stage(Protocol):
-    """What makes the stacks of one environment: `stacks.platform.EnvironmentStage`."""
-
-    def __call__(
-        self,
-        scope: Construct,
-        *,
-        workloads: Sequence[Deployment],
-        root: Path,
-        consumers: Sequence[Consumer] = (),
-    ) -> cdk.Stage: ...
-
-
-class Delivery(Protocol):
-    """What makes the stack that lets workflows deploy: `stacks.delivery.DeliveryStack`."""
-
-    def __call__(self, scope: Construct, *, environments: Sequence[Environment]) -> cdk.Stack: ...
+Stage = Callable[..., cdk.Stage]
+"""What makes the stacks of one environment: `stacks.platform.EnvironmentStage`."""
+Delivery = Callable[..., cdk.Stack]
+"""What makes the stack that lets workflows deploy: `stacks.delivery.DeliveryStack`."""
 
 
 def feature_flags(root: Path) -> dict[str, Any]:

@@ -126,7 +126,6 @@ class ImageBuild(Construct):
             self,
             "Log",
             log_group_name=f"/aws/codebuild/{self._project_name}",
-            retention=logs.RetentionDays.THREE_MONTHS,
             removal_policy=cdk.RemovalPolicy.DESTROY,
         )
         self.role = self._role()

@@ -24,7 +24,7 @@ class SecurityGroups(Construct):
     """`training` (or the group that the settings name) and `hosting`.
 
     Our own groups let nothing in from outside themselves. Where the nodes of `several` workloads
-    are in `training`, it does not let them in either: each workload has a `TrainingGroup` too.
+    are in `training`, it does not let them in either: each workload has a group of its own too.
 
     Several workloads share the way out and to the file system. Among themselves only the nodes of
     one workload may talk, because ranks answer any request to their ports.
@@ -52,12 +52,11 @@ class SecurityGroups(Construct):
                 self, "Training", group_id, mutable=False
             )
         elif several:
-            text = "Training nodes of all workloads: HTTPS out"
-            self.training = self._group("Training", text)
+            self.training = self._group("Training", "Training nodes of all workloads: HTTPS out")
         else:
             text = "Training nodes: everything among themselves, HTTPS out"
-            group = self.training = self._group("Training", text)
-            _allow_internally(group)
+            self.training = self._group("Training", text)
+            _allow_internally(self.training)
         self.hosting = self._group("Hosting", "Endpoint instances: HTTPS out")
 
     def _group(self, construct_id: str, description: str) -> ec2.SecurityGroup:
@@ -68,20 +67,6 @@ class SecurityGroups(Construct):
         # gateway endpoint and nothing else.
         group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(443), self._https)
         return group
-
-
-class TrainingGroup(ec2.SecurityGroup):
-    """The second group of the training nodes of one workload, where there are several."""
-
-    def __init__(self, scope: Construct, construct_id: str, *, vpc: ec2.IVpc) -> None:
-        super().__init__(
-            scope,
-            construct_id,
-            vpc=vpc,
-            allow_all_outbound=False,
-            description="Training nodes of one workload: everything among themselves",
-        )
-        _allow_internally(self)
 
 
 def _allow_internally(group: ec2.SecurityGroup) -> None:
@@ -100,7 +85,14 @@ def own_training_place(scope: Construct, names: Names, shared: Place) -> Place:
     existing = names.environment.network.existing
     if not names.environment.workloads or (existing and existing.training_security_group_id):
         return shared
-    own = TrainingGroup(scope, "TrainingGroup", vpc=shared.vpc)
+    own = ec2.SecurityGroup(
+        scope,
+        "TrainingGroup",
+        vpc=shared.vpc,
+        allow_all_outbound=False,
+        description="Training nodes of one workload: everything among themselves",
+    )
+    _allow_internally(own)
     return Place(shared.vpc, shared.subnets, [*shared.security_groups, own])
 
 
@@ -326,7 +318,6 @@ class PrivateNetwork(Construct):
             self,
             "FlowLogGroup",
             log_group_name=f"/shoal/{self._names.prefix}/flow-logs",
-            retention=logs.RetentionDays.THREE_MONTHS,
             removal_policy=cdk.RemovalPolicy.DESTROY,
         )
         role = ActorRole(

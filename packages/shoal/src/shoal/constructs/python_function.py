@@ -50,11 +50,7 @@ class PythonFunction(Construct):
         name = names.function(purpose)
         group = f"/aws/lambda/{name}"
         log_group = logs.LogGroup(
-            self,
-            "Log",
-            log_group_name=group,
-            retention=logs.RetentionDays.THREE_MONTHS,
-            removal_policy=cdk.RemovalPolicy.DESTROY,
+            self, "Log", log_group_name=group, removal_policy=cdk.RemovalPolicy.DESTROY
         )
         self.role.allow_part("own-log", log_group=group, owner="function", service="Lambda")
         with _code(FUNCTIONS / folder, files or {}) as code:

@@ -104,9 +104,7 @@ def tag_workload(stack: cdk.Stack, names: Names) -> None:
     its environment's file.
     """
     own = {WORKLOAD_TAG: names.prefix} | names.environment.workload_tags
-    tag(stack, own)
-    for key, value in (_of_all(names.environment) | own).items():
-        stack.tags.set_tag(key, value, _OVER_THE_STACKS)
+    tag(stack, _of_all(names.environment) | own)
 
 
 def tag(scope: Construct, tags: Mapping[str, str]) -> None:

@@ -20,6 +20,7 @@ from decimal import Decimal
 from typing import Any
 
 import boto3
+from find import approved_versions
 
 _VALUE = "value_of_"
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
@@ -80,16 +81,10 @@ def compare(metric: str, event: dict[str, Any], approved: Any) -> dict[str, Any]
 def newest_approved(group: str) -> dict[str, Any] | None:
     """Return the registry's entry of the newest approved version, None if there is none."""
     sagemaker = boto3.client("sagemaker")
-    entries = sagemaker.list_model_packages(
-        ModelPackageGroupName=group,
-        ModelApprovalStatus="Approved",
-        SortBy="CreationTime",
-        SortOrder="Descending",
-    )["ModelPackageSummaryList"]
-    if not entries:
+    versions = approved_versions(sagemaker, group)
+    if not versions:
         return None
-    newest = max(entries, key=lambda entry: int(entry["ModelPackageVersion"]))
-    return dict(sagemaker.describe_model_package(ModelPackageName=newest["ModelPackageArn"]))
+    return dict(sagemaker.describe_model_package(ModelPackageName=versions[max(versions)]))
 
 
 def _number(value: Any) -> Decimal | None:

@@ -15,15 +15,20 @@ class FindError(Exception):
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Return the version that was asked for, if it is approved."""
-    group, wanted = event["model_package_group_name"], str(event["version"])
-    pages = boto3.client("sagemaker").get_paginator("list_model_packages")
-    approved = {
+    group, name = event["model_package_group_name"], str(event["version"])
+    approved = approved_versions(boto3.client("sagemaker"), group)
+    version = max(approved, default=0) if name == "newest" else int(name)
+    if version not in approved:
+        known = ", ".join(map(str, sorted(approved))) or "none"
+        raise FindError(f"{group} has no approved version {name}; approved: {known}")
+    return {"version": str(version), "model_package_arn": approved[version]}
+
+
+def approved_versions(sagemaker: Any, group: str) -> dict[int, str]:
+    """Return the ARN of each approved version, by its number."""
+    pages = sagemaker.get_paginator("list_model_packages")
+    return {
         int(entry["ModelPackageVersion"]): str(entry["ModelPackageArn"])
         for page in pages.paginate(ModelPackageGroupName=group, ModelApprovalStatus="Approved")
         for entry in page["ModelPackageSummaryList"]
     }
-    version = max(approved, default=0) if wanted == "newest" else int(wanted)
-    if version not in approved:
-        known = ", ".join(map(str, sorted(approved))) or "none"
-        raise FindError(f"{group} has no approved version {wanted}; approved: {known}")
-    return {"version": str(version), "model_package_arn": approved[version]}
