@@ -16,6 +16,8 @@ from typing import Any
 import boto3
 import botocore.session
 
+SHARED = str(Path(__file__).parents[2] / "src" / "shoal" / "functions" / "seal")
+"""What other folders' functions share with it is packed with them (constructs/functions.yaml)."""
 _MODELS = ("cloudformation", "cloudwatch", "s3", "sagemaker", "sagemaker-runtime", "sqs")
 
 _core = botocore.session.Session()
@@ -52,7 +54,7 @@ def run(
         for stream in (sys.stdout, sys.stderr):
             os.dup2(log.fileno(), stream.fileno())
     sys.dont_write_bytecode = True
-    sys.path.insert(0, str(folder))
+    sys.path[:0] = [str(folder), SHARED]
     outcome = {}
     try:
         outcome["result"] = import_module(module).handler(event, Context(remaining_ms))

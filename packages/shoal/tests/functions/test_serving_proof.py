@@ -209,10 +209,11 @@ def test_an_endpoint_that_serves_what_was_deployed_is_proven(live: Live, request
     answer = live.prove(request_type)
     assert answer == {
         "Status": "SUCCESS",
+        "Data": {},
         "StackId": live.expected["StackId"],
         "RequestId": "request-1",
         "LogicalResourceId": "Proof",
-        "PhysicalResourceId": f"{ENDPOINT}-proof",
+        "PhysicalResourceId": f"{live.expected['StackId']}/Proof",
     }
 
 

@@ -41,6 +41,7 @@ class PythonFunction(Construct):
         """`files`, by their paths, are packed with it."""
         super().__init__(scope, construct_id)
         self.purpose, row = purpose, _table()[purpose]
+        shared = {Path(name).name: (FUNCTIONS / name).read_bytes() for name in row.get("with", ())}
         self.answered_within = cdk.Duration.minutes(row["minutes"] + 1)
         folder, module = row["code"].split("/")
         description = row["description"].format(names=names)
@@ -53,7 +54,7 @@ class PythonFunction(Construct):
             self, "Log", log_group_name=group, removal_policy=cdk.RemovalPolicy.DESTROY
         )
         self.role.allow_part("own-log", log_group=group, owner="function", service="Lambda")
-        with _code(FUNCTIONS / folder, files or {}) as code:
+        with _code(FUNCTIONS / folder, {**shared, **(files or {})}) as code:
             self.function = lambda_.Function(
                 self,
                 "Function",

@@ -39,7 +39,6 @@ _MODULES = (
     "shoal/aws/__init__.py",
     *(f"shoal/aws/{name}.py" for name in _ASKING.split()),
     "shoal/functions/seal/model_archive.py",
-    "shoal/functions/seal/model_files.py",
     *(f"shoal/page/{name}.py" for name in _PAGE_MODULES.split()),
     "shoal/pipelines/__init__.py",
     "shoal/pipelines/step_names.py",

@@ -1,19 +1,18 @@
 """CloudFormation custom resource: on Delete it empties a bucket (all versions) or a model package
 group; Create and Update do nothing.
 
-It acts only on resources with the tag `shoal:empty-on-delete: true`, and PUTs the answer that
-CloudFormation waits for to the request's ResponseURL.
+It acts only on resources with the tag `shoal:empty-on-delete: true`.
 """
 
 import json
 import logging
 import re
 import time
-import urllib.request
 from typing import Any
 
 import boto3
 from botocore.exceptions import ClientError
+from custom_resource import answer
 
 EMPTY_TAG = {"Key": "shoal:empty-on-delete", "Value": "true"}
 _NOT_FOUND = ("NoSuchBucket", "404", "ResourceNotFound")
@@ -38,14 +37,14 @@ def handler(event: dict[str, Any], context: Any) -> None:
     """Do what the request asks, and answer in every case: without an answer CloudFormation waits
     for an hour.
     """
-    status, reason = "SUCCESS", ""
+    reason = ""
     try:
         if event["RequestType"] == "Delete":
             empty(event["ResourceType"], event["ResourceProperties"], context)
     except Exception as error:
         log.exception("could not empty %s", event["ResourceProperties"])
-        status, reason = "FAILED", f"{type(error).__name__}: {error}"
-    respond(event, status, reason)
+        reason = f"{type(error).__name__}: {error}"
+    answer(event, reason)
 
 
 def empty(resource_type: str, properties: dict[str, str], context: Any) -> None:
@@ -109,29 +108,6 @@ def empty_group(group: str, group_arn: str, context: Any) -> None:
         _leave_time(context)
         sagemaker.delete_model_package(ModelPackageName=arn)
         log.info("deleted %s", arn)
-
-
-def respond(event: dict[str, Any], status: str, reason: str) -> None:
-    """PUT the answer to CloudFormation's presigned URL."""
-    answer = {
-        "Status": status,
-        "Reason": reason or f"see the log of the function behind {event['LogicalResourceId']}",
-        "PhysicalResourceId": event.get("PhysicalResourceId")
-        or f"{event['StackId']}/{event['LogicalResourceId']}",
-        "StackId": event["StackId"],
-        "RequestId": event["RequestId"],
-        "LogicalResourceId": event["LogicalResourceId"],
-    }
-    # The URL is signed for an empty content type (CloudFormation user guide, "Custom resource
-    # response objects").
-    request = urllib.request.Request(  # noqa: S310 - the URL is CloudFormation's
-        event["ResponseURL"],
-        data=json.dumps(answer).encode(),
-        method="PUT",
-        headers={"Content-Type": ""},
-    )
-    with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310 - see above
-        log.info("answered %s: %s", status, response.status)
 
 
 def _bucket_tags(s3: Any, bucket: str) -> list[dict[str, str]]:

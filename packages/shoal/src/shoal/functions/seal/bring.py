@@ -13,16 +13,15 @@ import hashlib
 import json
 import logging
 import time
-import urllib.request
 from collections.abc import Iterable
 from typing import Any
 
 import boto3
 from botocore.exceptions import ClientError
-from model_files import model_data_of
+from custom_resource import answer
+from model_archive import model_data_of
 from sealed_archive import Digests, SealError, copy, metadata_of_sealed, s3_client
 
-_MAX_REASON = 1000
 _APPROVED = "approved"
 """Key of metadata: what was approved with this archive, newest first. Only this function writes it,
 and of other roles only Seal's could (packages/shoal/src/shoal/constructs/storage.py).
@@ -53,8 +52,8 @@ def handler(event: dict[str, Any], context: Any) -> None:
             url = bring(event["ResourceProperties"], PAUSES_S if is_new else ())
     except Exception as error:
         log.exception("could not bring %s", event["ResourceProperties"])
-        reason = f"not brought: {type(error).__name__}: {error}"[:_MAX_REASON]
-    _answer(event, url, reason)
+        reason = f"not brought: {type(error).__name__}: {error}"
+    answer(event, reason, ModelDataUrl=url)
 
 
 def bring(pinned: dict[str, Any], pauses_s: Iterable[float] = ()) -> str:
@@ -130,23 +129,3 @@ def _describe(arn: str, pauses_s: Iterable[float]) -> dict[str, Any]:
             log.info("asking again in %s s: %s", pause_s, error)
             time.sleep(pause_s)
     return dict(sagemaker.describe_model_package(ModelPackageName=arn))
-
-
-def _answer(event: dict[str, Any], url: str, reason: str) -> None:
-    """PUT the outcome to CloudFormation's presigned URL, which is signed for an empty content
-    type.
-    """
-    same = {key: event[key] for key in ("StackId", "RequestId", "LogicalResourceId")}
-    # The id never changes: another one would make CloudFormation replace the resource.
-    identity = event.get("PhysicalResourceId") or f"{event['ResourceProperties']['Bucket']}-brought"
-    outcome = (
-        {"Status": "FAILED", "Reason": reason}
-        if reason
-        else {"Status": "SUCCESS", "Data": {"ModelDataUrl": url}}
-    )
-    body = json.dumps({**same, **outcome, "PhysicalResourceId": identity}).encode()
-    request = urllib.request.Request(  # noqa: S310 - the URL is CloudFormation's
-        event["ResponseURL"], data=body, method="PUT", headers={"Content-Type": ""}
-    )
-    with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310 - see above
-        log.info("answered %s: %s", outcome, response.status)

@@ -22,8 +22,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError, ReadTimeoutError
-from model_archive import digest_of
-from model_files import AT_ONCE, checksum_of, heads_of
+from model_archive import AT_ONCE, checksum_of, digest_of, heads_of
 
 MAX_BYTES = 5 * 1024**3
 """What S3 copies in one piece."""
@@ -58,7 +57,7 @@ class Digests:
     """Of a model, as the evaluation measured them."""
 
     sha256: str
-    """Of all bytes of an archive, as hexadecimal digits; of files, what `model_files` says."""
+    """Of all bytes of an archive, as hexadecimal digits; of files, what `model_archive` says."""
     composite: str
     """S3's composite SHA-256 of an archive's parts, `<base64>-<parts>`; only needed above
     `MAX_BYTES`.

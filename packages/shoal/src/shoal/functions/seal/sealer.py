@@ -2,7 +2,7 @@
 
 The Lambda step sends `execution_id`, `model_data_url` (where the training job left the archive, or
 the prefix of its files), and as the evaluation measured them `archive_sha256` (of files, what
-`model_files` says), `archive_composite_sha256` (only needed for an archive above 5 GB) and
+`model_archive` says), `archive_composite_sha256` (only needed for an archive above 5 GB) and
 `content_sha256`, which must be the digest of every file of the model. It gets `status`,
 `model_data_url` (of the sealed model), `archive_sha256` and `content_sha256`. A problem raises
 an error, which fails the step: then nothing is registered.

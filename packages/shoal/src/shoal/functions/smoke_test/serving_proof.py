@@ -7,25 +7,23 @@ The reason of a failure begins with "rolled back:". Nothing is proven on Delete,
 rolls back: what it returns to was proven when it was deployed.
 """
 
-import base64
 import hashlib
-import json
 import logging
 import time
-import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
 import boto3
 import smoke_test
 from botocore.exceptions import ClientError
+from custom_resource import answer
+from model_archive import checksums_below, digest_of, model_data_of
 from smoke_test import CLIENT, SmokeTestError, ask_all, own_failures, sources, wrong_answers
 
 _IN_PROGRESS = ("Creating", "Updating", "SystemUpdating", "RollingBack")
 _POLL_S = 1.0
 _SPARE_S = 90.0
 """For the requests and the answer."""
-_MAX_REASON = 1000
 _BLOCK_BYTES = 1024 * 1024
 
 log = logging.getLogger()
@@ -43,7 +41,7 @@ def handler(event: dict[str, Any], context: Any) -> None:
     except Exception as error:
         log.exception("could not prove %s", event["ResourceProperties"])
         problems = [f"nothing could be proven: {type(error).__name__}: {error}"]
-    _answer(event, f"rolled back: {'; '.join(problems)}"[:_MAX_REASON] if problems else "")
+    answer(event, f"rolled back: {'; '.join(problems)}" if problems else "")
 
 
 def prove(expected: dict[str, str], context: Any) -> list[str]:
@@ -93,7 +91,7 @@ def _wrong_model(sagemaker: Any, expected: dict[str, str]) -> Iterator[str]:
         return
     model = sagemaker.describe_model(ModelName=expected["ModelName"])
     containers = [model.get("PrimaryContainer", {}), *model.get("Containers", [])]
-    archives = [smoke_test.model_data_of(container) for container in containers if container]
+    archives = [model_data_of(container) for container in containers if container]
     if archives != [expected["ModelDataUrl"]]:
         yield (
             f"{expected['ModelName']} is made of {', '.join(map(str, archives))}, not of"
@@ -115,41 +113,31 @@ def _wrong_image(live: dict[str, Any], expected: dict[str, str]) -> Iterator[str
 
 
 def _wrong_archive(s3: Any, expected: dict[str, str], deadline: float) -> Iterator[str]:
-    """Compare the hash of the newest object with the pinned one.
+    """Compare the hash of the newest object with the pinned one, of files that of their hashes.
 
     The model names a URL without a version, so SageMaker loads the newest object, code and all.
     """
     url, pinned = expected["ModelDataUrl"], expected["ModelDataSha256"]
     bucket, _, key = url.removeprefix("s3://").partition("/")
-    digest = hashlib.sha256()
     try:
-        for block in _content(s3, bucket, key):
-            if time.monotonic() > deadline:
-                yield f"the model data {url} is too large to be hashed in the proof's time"
-                return
-            digest.update(block)
+        if key.endswith("/"):
+            actual = digest_of(checksums_below(s3, bucket, key))
+        else:
+            digest = hashlib.sha256()
+            for block in s3.get_object(Bucket=bucket, Key=key)["Body"].iter_chunks(_BLOCK_BYTES):
+                if time.monotonic() > deadline:
+                    yield f"the model data {url} is too large to be hashed in the proof's time"
+                    return
+                digest.update(block)
+            actual = digest.hexdigest()
     except ClientError as error:
         yield f"the model data {url} cannot be read: {error}"
         return
-    if digest.hexdigest() != pinned:
+    if actual != pinned:
         yield (
-            f"the sha256 of the model data {url} is {digest.hexdigest()}, pinned is {pinned}: it"
-            " was written again after it was pinned"
+            f"the sha256 of the model data {url} is {actual}, pinned is {pinned}: it was written"
+            " again after it was pinned"
         )
-
-
-def _content(s3: Any, bucket: str, prefix: str) -> Iterator[bytes]:
-    """Yield what a model's hash is of: an archive, or of files a line each, with S3's own hash."""
-    if not prefix.endswith("/"):
-        yield from s3.get_object(Bucket=bucket, Key=prefix)["Body"].iter_chunks(_BLOCK_BYTES)
-        return
-    pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-    for key in sorted(each["Key"] for page in pages for each in page.get("Contents", ())):
-        head = s3.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
-        checksum = head.get("ChecksumSHA256", "")
-        if "-" not in checksum:  # of an object in one piece
-            checksum = base64.b64decode(checksum).hex()
-        yield f"{checksum}  {key.removeprefix(prefix)}\n".encode()
 
 
 def _wrong_answers(runtime: Any, expected: dict[str, str]) -> Iterator[str]:
@@ -169,21 +157,3 @@ def _wrong_answers(runtime: Any, expected: dict[str, str]) -> Iterator[str]:
         )
     yield from wrong_answers(answers)
     yield from own_failures(runtime, expected["EndpointName"])
-
-
-def _answer(event: dict[str, Any], reason: str) -> None:
-    """PUT the outcome to CloudFormation's presigned URL, which is signed for an empty content
-    type.
-    """
-    same = {key: event[key] for key in ("StackId", "RequestId", "LogicalResourceId")}
-    # The id never changes: another one would make CloudFormation replace the resource.
-    identity = (
-        event.get("PhysicalResourceId") or f"{event['ResourceProperties']['EndpointName']}-proof"
-    )
-    outcome = {"Status": "FAILED", "Reason": reason} if reason else {"Status": "SUCCESS"}
-    body = json.dumps({**same, **outcome, "PhysicalResourceId": identity}).encode()
-    request = urllib.request.Request(  # noqa: S310
-        event["ResponseURL"], data=body, method="PUT", headers={"Content-Type": ""}
-    )
-    with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310 - see above
-        log.info("answered %s: %s", outcome, response.status)

@@ -63,13 +63,6 @@ def in_time(test: Callable[[], Any], context: Any) -> Any:
         raise SmokeTestError("an answer is nested too deeply to be read") from error
 
 
-def model_data_of(container: Mapping[str, Any]) -> str | None:
-    """Return where a container's model lies: an archive, or the prefix of files."""
-    source = container.get("ModelDataSource", {}).get("S3DataSource", {})
-    url: str | None = container.get("ModelDataUrl") or source.get("S3Uri")
-    return url
-
-
 @dataclass(frozen=True)
 class Source:
     """The model that gave an answer, by the answer's own account; None is what it does not say."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import boto3
 import smoke_test
+from model_archive import model_data_of
 from smoke_test import CLIENT, Answer, SmokeTestError, ask_all, own_failures, sources, wrong_answers
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -89,7 +90,7 @@ def _wrong_archive(endpoint_name: str, expected: str) -> list[str]:
         sagemaker.describe_model(ModelName=variant["ModelName"])
         for variant in config["ProductionVariants"]
     ]
-    archives = [smoke_test.model_data_of(model["PrimaryContainer"]) for model in models]
+    archives = [model_data_of(model["PrimaryContainer"]) for model in models]
     if archives == [expected]:
         return []
     return [f"the endpoint has the archive {', '.join(map(str, archives))}, sealed was {expected}"]
