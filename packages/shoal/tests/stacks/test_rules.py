@@ -17,8 +17,8 @@ from aws_cdk import aws_s3 as s3
 from local_kit.commands import printed
 from local_kit.tables import rows, table
 from shoal.constructs import template_rules
-from shoal.constructs.roles.actor_role import ActorRole, acknowledge, repository_arn
-from shoal.constructs.template_rules import Finding, Rule, as_list
+from shoal.constructs.roles.actor_role import ActorRole, acknowledge, repository_arns
+from shoal.constructs.template_rules import Finding, as_list
 from shoal.settings.capacity import Capacity
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.names import Names
@@ -49,7 +49,7 @@ def pipeline(name: str) -> dict[str, Any]:
     return resource("SageMaker::Pipeline", PipelineName=name)
 
 
-RULES: dict[str, tuple[Rule, str]] = {
+RULES: dict[str, tuple[Any, str]] = {
     "SecurityGroupBothWays": (template_rules.check_security_groups, template_rules.BOTH_WAYS),
     "NotFromEverywhere": (template_rules.check_security_groups, template_rules.NOT_FROM_EVERYWHERE),
     "Trust": (template_rules.check_roles, template_rules.TRUST),
@@ -205,7 +205,7 @@ def test_roles_named_in_the_definition_are_those_of_the_stack(pipeline: Template
 def test_the_repository_of_an_image_of_ecr_is_read_from_its_uri(
     image: str, arn: str | None
 ) -> None:
-    assert repository_arn(image) == arn
+    assert repository_arns([image]) == ([arn] if arn else [])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -191,9 +192,7 @@ class ShoalApp(cdk.App):
         """Add the stack that lets workflows deploy, for each account with an environment that has a
         section `delivery`.
         """
-        by_account: dict[str, list[Environment]] = {}
-        for environment in environments:
-            if environment.delivery:
-                by_account.setdefault(environment.account, []).append(environment)
-        for _, in_account in sorted(by_account.items(), key=itemgetter(0)):
-            self._make_delivery(self, environments=in_account)
+        account = attrgetter("account")
+        delivered = sorted((each for each in environments if each.delivery), key=account)
+        for _, in_account in groupby(delivered, account):
+            self._make_delivery(self, environments=[*in_account])

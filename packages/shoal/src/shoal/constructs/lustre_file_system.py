@@ -27,10 +27,7 @@ _EXPORTED = ["NEW", "CHANGED"]
 
 
 class LustreFileSystem(Construct):
-    """`file_system_id` and `mount_name`.
-
-    It is deleted with its stack: it holds copies of the bucket's objects.
-    """
+    """`file_system_id` and `mount_name`; it is deleted with its stack, as it holds copies only."""
 
     def __init__(
         self,
@@ -69,14 +66,8 @@ class LustreFileSystem(Construct):
         # and asks only once.
         self._resource.node.add_dependency(*rules)
         cdk.Tags.of(self._resource).add("Name", f"{names.prefix}-training-data")
-
-    @property
-    def file_system_id(self) -> str:
-        return self._resource.ref
-
-    @property
-    def mount_name(self) -> str:
-        return self._resource.attr_lustre_mount_name
+        self.file_system_id = self._resource.ref
+        self.mount_name = self._resource.attr_lustre_mount_name
 
     def encrypt(self, key: kms.IKey) -> None:
         """Use `key` for what is stored.
@@ -109,10 +100,8 @@ class LustreFileSystem(Construct):
         association.apply_removal_policy(cdk.RemovalPolicy.DESTROY)
 
     def _servers(self, place: Place) -> tuple[ec2.SecurityGroup, list[Construct]]:
-        """Return the servers' group and all rules: Lustre's ports are open between the servers,
-        and between them and clients, both ways.
-
-        Rules on the clients' group are resources of this stack too: they come and go with it.
+        """Return the servers' group and all rules, also those on the clients' group, which come and
+        go with this stack.
         """
         servers = ec2.SecurityGroup(
             self,

@@ -15,7 +15,7 @@ What environment files say of file systems, schedules and names is checked when 
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,9 +31,6 @@ class Finding:
     logical_id: str
     text: str
     """What is wrong, and what to do."""
-
-
-Rule = Callable[[Template], Iterator[Finding]]
 
 
 def resources(template: Template, *types: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -17,7 +17,7 @@ from shoal.constructs.teardown import EVERY, NAMESPACE
 from shoal.settings.key_policy import PUBLISHERS
 from shoal.settings.names import Names
 
-_COMPARISON = cloudwatch.ComparisonOperator
+_AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 
 
 def metric(
@@ -50,9 +50,7 @@ class Alarm(cloudwatch.Alarm):
         metric: cloudwatch.IMetric,
         threshold: float = 1,
         periods: int = 1,
-        comparison: cloudwatch.ComparisonOperator = (
-            _COMPARISON.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
-        ),
+        comparison: cloudwatch.ComparisonOperator = _AT_LEAST,
         rings_without_values: bool = False,
         enabled: bool | None = None,
     ) -> None:
@@ -117,10 +115,22 @@ class Alarms(Construct):
         self._watch_sweeps()
 
     def _own_topic(self, key: kms.Key | kms.IKey) -> sns.Topic:
-        names = self._names
+        """Return a topic to which services publish on behalf of this account only: they publish
+        without a role. settings/key_policy.py has the key's policy.
+        """
+        names, environment = self._names, self._names.environment
         topic = sns.Topic(self, "Topic", topic_name=names.topic, master_key=key, enforce_ssl=True)
-        self._let_services_publish(topic)
-        for address in names.environment.observability.alert_emails:
+        for service in PUBLISHERS:
+            topic.add_to_resource_policy(
+                iam.PolicyStatement(
+                    sid=f"{service.partition('.')[0].capitalize()}Publishes",
+                    principals=[iam.ServicePrincipal(service)],
+                    actions=["sns:Publish"],
+                    resources=[topic.topic_arn],
+                    conditions={"StringEquals": {"aws:SourceAccount": environment.account}},
+                )
+            )
+        for address in environment.observability.alert_emails:
             topic.add_subscription(subscriptions.EmailSubscription(address))
         return topic
 
@@ -192,22 +202,6 @@ class Alarms(Construct):
             **options,
         )
         self.add(purpose, alarm)
-
-    def _let_services_publish(self, topic: sns.Topic) -> None:
-        """Name the services in the topic's policy, on behalf of this account only: they publish
-        without a role. settings/key_policy.py has the key's.
-        """
-        own_account = {"StringEquals": {"aws:SourceAccount": self._names.environment.account}}
-        for service in PUBLISHERS:
-            topic.add_to_resource_policy(
-                iam.PolicyStatement(
-                    sid=f"{service.partition('.')[0].capitalize()}Publishes",
-                    principals=[iam.ServicePrincipal(service)],
-                    actions=["sns:Publish"],
-                    resources=[topic.topic_arn],
-                    conditions=own_account,
-                )
-            )
 
 
 _NOTICES = (("ACTUAL", 80), ("ACTUAL", 100), ("FORECASTED", 100))

@@ -76,10 +76,7 @@ class Dashboard(Construct):
         widgets = [*self._executions(steps), *self._training(), *self._serving(), *self._costs()]
         if names.environment.scoring:
             own = ["PipelineName", names.scoring.pipeline]
-            ends: list[Series] = [[PIPELINES, name, *own] for name in _ENDS]
-            runs = _in_seconds("ExecutionDuration", {"scoring": own}, "Average")
-            widgets.append(self._graph("Ends of scoring", ends, "Sum"))
-            widgets.append(self._graph("Duration of scoring (s)", runs, "Average"))
+            widgets += self._ends(own, "scoring", "scoring")
         self.body = {
             "start": "-PT3H",
             "periodOverride": "inherit",
@@ -130,14 +127,20 @@ class Dashboard(Construct):
         """Return a metric that Lambda keeps of the function for `purpose`."""
         return [_LAMBDA, metric, "FunctionName", self._names.function(purpose), {"label": label}]
 
+    def _ends(self, pipeline: list[str], title: str, label: str) -> list[dict[str, Any]]:
+        """Return graphs of how a pipeline's executions end, and how long they take."""
+        ends: list[Series] = [[PIPELINES, name, *pipeline] for name in _ENDS]
+        runs = _in_seconds("ExecutionDuration", {label: pipeline}, "Average")
+        return [
+            self._graph(f"Ends of {title}", ends, "Sum"),
+            self._graph(f"Duration of {title} (s)", runs, "Average"),
+        ]
+
     def _executions(self, steps: Sequence[str]) -> list[dict[str, Any]]:
-        ends: list[Series] = [[PIPELINES, name, *self._pipeline] for name in _ENDS]
-        runs = _in_seconds("ExecutionDuration", {"run": self._pipeline}, "Average")
         by_step = {step: [*self._pipeline, "StepName", step] for step in steps}
         durations = _in_seconds("StepDuration", by_step, "Average")
         return [
-            self._graph("Ends of runs", ends, "Sum"),
-            self._graph("Duration of runs (s)", runs, "Average"),
+            *self._ends(self._pipeline, "runs", "run"),
             self._graph("Duration of steps (s)", durations, "Average", legend="right"),
         ]
 
@@ -154,12 +157,8 @@ class Dashboard(Construct):
             query = f'{{"{_JOBS}",Host}} MetricName="{name}" Host=pipelines'
             yield self._graph(title, [_search(query, "Average")], "Average", _MINUTE)
         functions = ["compare"] if environment.compared_metrics else []
-        functions += [
-            "seal",
-            *(["smoke-test", "teardown"] if environment.endpoint else []),
-            PURPOSE,
-        ]
-        calls = [self._calls("Invocations", each, each) for each in functions]
+        functions += ["seal", "smoke-test", "teardown"] if environment.endpoint else ["seal"]
+        calls = [self._calls("Invocations", each, each) for each in [*functions, PURPOSE]]
         yield self._graph("Calls of functions", calls, "Sum")
 
     def _workload(self) -> Iterator[dict[str, Any]]:

@@ -298,16 +298,9 @@ class SageMakerRole(ActorRole):
 
 
 def repository_arns(images: Iterable[str]) -> list[str]:
-    """Return the ARNs of the ECR repositories of `images`."""
-    return sorted({arn for arn in map(repository_arn, images) if arn})
-
-
-def repository_arn(image: str) -> str | None:
-    """Return the ARN of the ECR repository of an image URI such as
+    """Return the ARNs of the ECR repositories of image URIs such as
     `763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.3.0`.
     """
-    if match := ECR_IMAGE.match(image):
-        return "arn:aws:ecr:{region}:{account}:repository/{repository}".format_map(
-            match.groupdict()
-        )
-    return None
+    arn = "arn:aws:ecr:{region}:{account}:repository/{repository}"
+    matches = filter(None, map(ECR_IMAGE.match, images))
+    return sorted({arn.format_map(match.groupdict()) for match in matches})

@@ -41,49 +41,6 @@ def _delivery(environment: Environment) -> Delivery:
     return environment.delivery
 
 
-class WorkflowRole(StatedRole):
-    """`workflow_environment` is the environment on GitHub.
-
-    The host signs a token for each job. The token's subject names the repository and, where the job
-    names one, the environment, whose rules (reviewers, branches) GitHub applies before it signs. On
-    GitLab it names the project and the branch. Sources:
-    https://docs.github.com/en/actions/reference/security/oidc, the IAM user guide, "Configuring a
-    role for GitHub OIDC identity provider", and GitLab's "Configure OpenID Connect in AWS".
-    """
-
-    def __init__(
-        self,
-        scope: Construct,
-        construct_id: str,
-        *,
-        names: Names,
-        actor: str,
-        workflow_environment: str,
-        provider_arn: str,
-        session_hours: int,
-    ) -> None:
-        """`session_hours`, from 1 to 12, is the longest session that a workflow may request."""
-        delivery, boundary = _delivery(names.environment), names.environment.permissions_boundary
-        issuer, subject = delivery.issuer, delivery.subject(workflow_environment)
-        conditions = {"StringEquals": {f"{issuer}:aud": AUDIENCE, f"{issuer}:sub": subject}}
-        source = delivery.gitlab.project if delivery.gitlab else delivery.repository
-        policies = iam.ManagedPolicy
-        super().__init__(
-            scope,
-            construct_id,
-            names=names,
-            actor=actor,
-            description=f"Workflows of {source} in the environment {workflow_environment}",
-            assumed_by=iam.WebIdentityPrincipal(provider_arn, conditions),
-            max_session_duration=cdk.Duration.hours(session_hours),
-            permissions_boundary=(
-                policies.from_managed_policy_name(scope, f"{construct_id}Boundary", boundary)
-                if boundary
-                else None
-            ),
-        )
-
-
 DEPLOY, LOOK, PROMOTE = "deliver", "look", "promote"
 _SESSION_HOURS = {DEPLOY: 2, LOOK: 1, PROMOTE: 1}
 """As long as the actor's job in .github/workflows may run: a job that assumes the bootstrap's roles
@@ -93,7 +50,14 @@ _BOOTSTRAP_ROLES = ("deploy", "file-publishing", "image-publishing", "lookup")
 
 
 class DeliveryRoles:
-    """Adds them to `stack`; `provider` is the ARN of the host's identity provider."""
+    """Adds them to `stack`; `provider` is the ARN of the host's identity provider.
+
+    The host signs a token for each job. The token's subject names the repository and, where the job
+    names one, the environment, whose rules (reviewers, branches) GitHub applies before it signs. On
+    GitLab it names the project and the branch. Sources:
+    https://docs.github.com/en/actions/reference/security/oidc, the IAM user guide, "Configuring a
+    role for GitHub OIDC identity provider", and GitLab's "Configure OpenID Connect in AWS".
+    """
 
     def __init__(self, stack: cdk.Stack, *, names: Names, provider: str) -> None:
         self._stack, self._names, self._provider = stack, names, provider
@@ -134,25 +98,33 @@ class DeliveryRoles:
 
     def _add_assuming_role(
         self, actor: str, construct_id: str, suffix: str, kinds: Sequence[str]
-    ) -> WorkflowRole:
+    ) -> StatedRole:
         role = self._role(actor, construct_id, suffix)
         role.allow_part("deliver", kinds=kinds, qualifier=self._names.qualifier)
         return role
 
-    def _role(self, actor: str, prefix: str, suffix: str) -> WorkflowRole:
+    def _role(self, actor: str, prefix: str, suffix: str) -> StatedRole:
         """Return the actor's role, whose ARN is an output of the stack.
 
-        `suffix` follows the environment's name in that of the workflow's environment.
+        `suffix` follows the environment's name in that of the environment on the workflow's host.
         """
-        name = self._names.environment.name
-        role = WorkflowRole(
+        environment, name = self._names.environment, self._names.environment.name
+        delivery, boundary = _delivery(environment), environment.permissions_boundary
+        issuer, subject = delivery.issuer, delivery.subject(f"{name}{suffix}")
+        conditions = {"StringEquals": {f"{issuer}:aud": AUDIENCE, f"{issuer}:sub": subject}}
+        source = delivery.gitlab.project if delivery.gitlab else delivery.repository
+        policy = iam.ManagedPolicy.from_managed_policy_name
+        role = StatedRole(
             self._stack,
             f"{prefix}-{name}",
             names=self._names,
             actor=actor,
-            workflow_environment=f"{name}{suffix}",
-            provider_arn=self._provider,
-            session_hours=_SESSION_HOURS[actor],
+            description=f"Workflows of {source} in the environment {name}{suffix}",
+            assumed_by=iam.WebIdentityPrincipal(self._provider, conditions),
+            max_session_duration=cdk.Duration.hours(_SESSION_HOURS[actor]),
+            permissions_boundary=(
+                policy(self._stack, f"{prefix}-{name}Boundary", boundary) if boundary else None
+            ),
         )
         output = f"{prefix}RoleArn{name.replace('-', '')}"
         cdk.CfnOutput(self._stack, output, value=role.role_arn)

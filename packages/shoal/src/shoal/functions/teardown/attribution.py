@@ -24,11 +24,6 @@ GENERATED = "pipelines"
 KINDS = {"endpoint": "Endpoint", "endpoint config": "EndpointConfig", "model": "Model"}
 """Kind -> its name in SageMaker's API."""
 STEPS, NAMES, REFERENCES, TAGS = "steps", "names", "references", "tags"
-_LISTS = {
-    "endpoint": "list_endpoints",
-    "endpoint config": "list_endpoint_configs",
-    "model": "list_models",
-}
 _PIPELINE_TAG = "shoal:pipeline"
 _EXECUTION_TAG = "shoal:execution"
 # The reference of ListTags names no error for a resource that does not exist.
@@ -234,7 +229,7 @@ class Search:
         """Yield what has `part` in its name and a name that our executions give."""
         for kind in kinds:
             shape = KINDS[kind]
-            pages = self._sagemaker.get_paginator(_LISTS[kind])
+            pages = self._sagemaker.get_paginator(f"list_{kind.replace(' ', '_')}s")
             with self.attempt(search, f"{kind}s"):
                 for page in pages.paginate(NameContains=part):
                     for item in page[f"{shape}s"]:

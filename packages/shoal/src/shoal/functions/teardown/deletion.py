@@ -121,9 +121,7 @@ def _delete(
 
     An error of one deletion keeps nothing else from being deleted.
     """
-    endpoints, configs, models = (
-        sorted(resource.name for resource in resources if resource.kind == kind) for kind in KINDS
-    )
+    endpoints = sorted(each.name for each in resources if each.kind == "endpoint")
     scaling = client_until(deadline, "application-autoscaling", ASIDE)
     unscaled = not endpoints or _stop_scaling(scaling, endpoints, deleted)
     # No short circuit: every endpoint gets its DeleteEndpoint before the first one is waited for
@@ -137,22 +135,15 @@ def _delete(
     if endpoints:
         _limit_logs(client_until(deadline, "logs", ASIDE), endpoints)
     # Described first: what does not exist has no tags, and its deletion is allowed by them alone.
-    for name in configs:
-        with search.attempt(_DELETION, f"endpoint config {name}"):
-            if _may_exist(
-                sagemaker.describe_endpoint_config, EndpointConfigName=name
-            ) and _delete_existing(
-                sagemaker.delete_endpoint_config,
-                sagemaker.describe_endpoint_config,
-                EndpointConfigName=name,
-            ):
-                deleted.append(f"endpoint-config/{name}")
-    for name in models:
-        with search.attempt(_DELETION, f"model {name}"):
-            if unless_missing(sagemaker.describe_model, ModelName=name) and _delete_existing(
-                sagemaker.delete_model, sagemaker.describe_model, ModelName=name
-            ):
-                deleted.append(f"model/{name}")
+    # Sorted, configurations come before models.
+    for each in sorted((each for each in resources if each.kind != "endpoint"), key=str):
+        with search.attempt(_DELETION, str(each)):
+            operation = each.kind.replace(" ", "_")
+            argument = {f"{KINDS[each.kind]}Name": each.name}
+            describe = getattr(sagemaker, f"describe_{operation}")
+            delete = getattr(sagemaker, f"delete_{operation}")
+            if _may_exist(describe, **argument) and _delete_existing(delete, describe, **argument):
+                deleted.append(f"{each.kind.replace(' ', '-')}/{each.name}")
     return unscaled
 
 
