@@ -189,9 +189,7 @@ class ShoalApp(cdk.App):
         return notices
 
     def add_delivery(self, environments: Iterable[Environment]) -> None:
-        """Add the stack that lets workflows deploy, for each account with an environment that has a
-        section `delivery`.
-        """
+        """Add the stack that lets workflows deploy, for each account with a section `delivery`."""
         account = attrgetter("account")
         delivered = sorted((each for each in environments if each.delivery), key=account)
         for _, in_account in groupby(delivered, account):

@@ -1,6 +1,4 @@
-"""Container images: the ECR repository of a recipe's images, and the CodeBuild project that builds
-one.
-"""
+"""The ECR repository of a recipe's images, and the CodeBuild project that builds one."""
 
 import json
 import shlex

@@ -1,6 +1,4 @@
-"""The VPC in which EFA works, its security groups and interface endpoints; or a part of an existing
-VPC.
-"""
+"""The VPC in which EFA works, or a part of an existing one, with security groups and endpoints."""
 
 from collections.abc import Sequence
 from typing import TypeVar, cast

@@ -1,6 +1,4 @@
-"""The model of a pinned release: the archive that is brought, the role of its containers, model and
-endpoint configuration.
-"""
+"""The model of a pinned release: its archive, role, containers and endpoint configuration."""
 
 import hashlib
 

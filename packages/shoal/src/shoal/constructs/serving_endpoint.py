@@ -1,6 +1,4 @@
-"""The serving endpoint, updated by blue/green deployments: its autoscaling, its alarms, and the
-proof that a new release is live.
-"""
+"""The serving endpoint, deployed blue/green: autoscaling, alarms, and proof of each release."""
 
 from collections.abc import Sequence
 from typing import Any

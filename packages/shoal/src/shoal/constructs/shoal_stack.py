@@ -1,6 +1,4 @@
-"""What every stack of an environment has: its names, its place, its protection, its tags and the
-settings of its log groups.
-"""
+"""What every stack has: names, place, protection, tags and the settings of its log groups."""
 
 from collections.abc import Mapping
 
@@ -58,9 +56,7 @@ class ShoalStack(cdk.Stack):
                 self.export_value(value)
 
     def read_parameter(self, construct_id: str, name: str, description: str) -> str:
-        """Return the value of a parameter in Parameter Store, which CloudFormation reads before it
-        changes anything.
-        """
+        """Return a value of Parameter Store, which CloudFormation reads before any change."""
         parameter = cdk.CfnParameter(
             self,
             construct_id,

@@ -1,6 +1,4 @@
-"""The key and the buckets of an environment, what empties them when they go, and the place of
-sealed models.
-"""
+"""The key and the buckets of an environment, what empties them, and the place of sealed models."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast

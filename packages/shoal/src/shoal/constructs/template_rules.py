@@ -111,9 +111,7 @@ def _ports(rule: Mapping[str, Any]) -> Ports:
 
 
 def _group(reference: Any) -> str | None:
-    """Return the logical id of the group that `Ref` or `Fn::GetAtt` means; None for groups of other
-    stacks.
-    """
+    """Return the logical id that `Ref` or `Fn::GetAtt` means; None for groups of other stacks."""
     if isinstance(reference, Mapping):
         target = reference.get("Ref") or reference.get("Fn::GetAtt")
         return str(target[0] if isinstance(target, list) else target) if target else None
@@ -142,9 +140,7 @@ def check_roles(template: Template) -> Iterator[Finding]:
 
 
 def _documents(template: Template) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield every identity policy with the logical id of its resource: separate policies, and those
-    inside a role.
-    """
+    """Yield every identity policy, separate or in a role, with its resource's logical id."""
     for logical_id, properties in resources(
         template, "AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"
     ):

@@ -34,10 +34,7 @@ def metric(
 
 
 class Alarm(cloudwatch.Alarm):
-    """Rings when the metric is at least 1, and not when values are missing.
-
-    It is named after `purpose`.
-    """
+    """Rings when the metric is at least 1, not when values are missing; named after `purpose`."""
 
     def __init__(
         self,

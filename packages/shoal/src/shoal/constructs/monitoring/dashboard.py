@@ -162,9 +162,7 @@ class Dashboard(Construct):
         yield self._graph("Calls of functions", calls, "Sum")
 
     def _workload(self) -> Iterator[dict[str, Any]]:
-        """Yield a graph for each number that the workload's log lines carry; train:loss and
-        test:loss are two lines of one.
-        """
+        """Yield a graph for each number of the workload's log; two of one name are lines of one."""
         graphs: dict[tuple[str, str], list[Series]] = {}
         for name, metric in self._names.environment.training.metrics.items():
             key = (name.rpartition(":")[2], metric.unit)

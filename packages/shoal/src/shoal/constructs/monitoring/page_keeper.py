@@ -1,6 +1,4 @@
-"""Keep the page of every run in the artifact bucket; and watch the pipeline that scores as the one
-that trains.
-"""
+"""Keeps the page of every run; and watches the pipeline that scores as the one that trains."""
 
 import json
 from collections.abc import Iterable, Sequence

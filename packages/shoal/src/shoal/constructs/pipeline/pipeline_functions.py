@@ -1,6 +1,4 @@
-"""The functions that steps of the pipeline call: one compares, one proves that the endpoint
-answers.
-"""
+"""What steps call: one function compares, one proves that the endpoint answers."""
 
 import base64
 import json
@@ -59,9 +57,7 @@ def smoke_test_file(workload: str, root: Path) -> bytes:
 
 
 def packed_files(content: bytes) -> dict[str, bytes]:
-    """Return the files to pack, by name: the content, and the function that it has as one of its
-    own.
-    """
+    """Return the files to pack, by name: the content, and its function as one of its own."""
     document = json.loads(content)
     function = document.pop("function", None)
     if function is None:

@@ -1,6 +1,4 @@
-"""The SageMaker pipeline that CloudFormation deploys, its model package group, and what its
-definition refers to.
-"""
+"""The SageMaker pipeline of a definition, its registry, and what the definition refers to."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

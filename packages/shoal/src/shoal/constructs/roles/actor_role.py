@@ -62,14 +62,12 @@ class Statement:
 
 
 class StatedRole(iam.Role):
-    """The role of one actor, whose permissions are stated one by one; its subclass decides who may
-    assume it.
-    """
+    """The role of one actor, whose permissions are stated one by one."""
 
     def __init__(
         self, scope: Construct, construct_id: str, *, names: Names, actor: str, **options: Any
     ) -> None:
-        """`options` are those of iam.Role."""
+        """`options` are those of iam.Role, which say who may assume it."""
         path = names.environment.organisation.role_path
         options |= {"role_name": names.role(actor), "path": None if path == "/" else path}
         super().__init__(scope, construct_id, **options)
@@ -135,9 +133,7 @@ class StatedRole(iam.Role):
     def deny(
         self, sid: str, actions: Sequence[str], *, when: Mapping[str, Any] | None = None
     ) -> None:
-        """Deny `actions` on everything, whatever another statement or policy allows, now or
-        later.
-        """
+        """Deny `actions` on everything, whatever else allows them, now or later."""
         self.add_to_policy(
             iam.PolicyStatement(
                 sid=sid,
@@ -206,9 +202,7 @@ class ActorRole(StatedRole):
             self.allow_part("secrets", secrets=sorted(read))
 
     def deny_approval(self) -> None:
-        """Deny approving model versions, when they are registered and later: what makes or judges
-        models does not approve them.
-        """
+        """Deny approving model versions, now or later: who makes or judges models approves none."""
         self.deny("NeverApprove", ["sagemaker:UpdateModelPackage"])
         # Null: a request that names no status registers the version as pending, as it should.
         when = {
@@ -219,9 +213,7 @@ class ActorRole(StatedRole):
 
 
 def _trust(service: str, account: str, source: str | None) -> dict[str, dict[str, str]]:
-    """Return on whose behalf the service must act: else another account could make it use our
-    role.
-    """
+    """Return for whom the service must act: else another account could make it use our role."""
     # SageMaker, CodeBuild and VPC flow logs document that they send the account. Lambda does not
     # document it for execution roles: there the condition holds only if the key is present.
     operator = "StringEqualsIfExists" if service == "lambda" else "StringEquals"

@@ -1,6 +1,4 @@
-"""The roles that a repository's workflows assume in an environment, and what environments in other
-accounts may read.
-"""
+"""The roles that workflows assume, and what environments in other accounts may read."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -63,9 +61,7 @@ class DeliveryRoles:
         self._stack, self._names, self._provider = stack, names, provider
 
     def add_deploy_role(self) -> None:
-        """Add a role that may assume the roles of `cdk bootstrap` in this account and region, start
-        the builds of images, and nothing else.
-        """
+        """Add a role that may assume the roles of `cdk bootstrap`, start builds, and no more."""
         role = self._add_assuming_role(DEPLOY, "Deploy", "", _BOOTSTRAP_ROLES)
         each, version = self._names.each, bootstrap_version(self._names.qualifier)
         projects = [names.build_project(use) for names in each for use in BUILDERS]
@@ -75,15 +71,11 @@ class DeliveryRoles:
             role.allow_part("follow-builds", parameter=version, projects=projects)
 
     def add_look_role(self) -> None:
-        """Add a role that may assume the bootstrap's read-only role: for the nightly drift check,
-        which waits for no reviewer.
-        """
+        """Add a role that only reads: for the nightly drift check, which waits for no reviewer."""
         self._add_assuming_role(LOOK, "Look", "-look", ("lookup",))
 
     def add_promotion_role(self) -> None:
-        """Add a role that may read what `shoal promote` looks at, where models are trained. It may
-        change nothing.
-        """
+        """Add a role that may read what `shoal promote` looks at, and change nothing."""
         each = self._names.each
         role = self._role(PROMOTE, "Promote", "-promotion")
         if self._names.environment.keeps_files:

@@ -49,9 +49,7 @@ def inside(place: Place) -> Conditions:
 
 
 def within(limits: Limits, key_arn: str) -> Conditions:
-    """Allow only the instance types that the definition names, its longest runtime, and outputs
-    under this key.
-    """
+    """Allow the definition's instance types, its longest runtime, and outputs under this key."""
     conditions = only({"sagemaker:InstanceTypes": [*limits.instance_types]})
     if limits.max_runtime_s is not None:
         conditions["NumericLessThanEquals"] = {

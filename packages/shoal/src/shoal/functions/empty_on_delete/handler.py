@@ -34,9 +34,7 @@ class OutOfTimeError(Exception):
 
 
 def handler(event: dict[str, Any], context: Any) -> None:
-    """Do what the request asks, and answer in every case: without an answer CloudFormation waits
-    for an hour.
-    """
+    """Answer in every case: without an answer CloudFormation waits for an hour."""
     reason = ""
     try:
         if event["RequestType"] == "Delete":

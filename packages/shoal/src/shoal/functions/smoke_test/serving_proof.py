@@ -45,9 +45,7 @@ def handler(event: dict[str, Any], context: Any) -> None:
 
 
 def prove(expected: dict[str, str], context: Any) -> list[str]:
-    """Return what differs from the release. The container is asked last, and only if it is the
-    right one.
-    """
+    """Return what differs from the release; the container is asked last, if it is the right one."""
     deadline = time.monotonic() + float(context.get_remaining_time_in_millis()) / 1000 - _SPARE_S
     sagemaker = boto3.client("sagemaker")
     live = _settled(sagemaker, expected["EndpointName"], deadline)

@@ -225,9 +225,7 @@ def _oldest_running(executions: list[dict[str, Any]]) -> str | None:
 
 
 def _executions(sagemaker: Any, pipeline: str) -> list[dict[str, Any]]:
-    """Return summaries of all executions: the API filters by time only, and one may run for
-    weeks.
-    """
+    """Return summaries of all executions: the API filters by time only; one may run for weeks."""
     pages = sagemaker.get_paginator("list_pipeline_executions").paginate(
         PipelineName=pipeline, SortOrder="Descending"
     )
@@ -235,9 +233,7 @@ def _executions(sagemaker: Any, pipeline: str) -> list[dict[str, Any]]:
 
 
 def _publish(cloudwatch: Any, origin: str, outcome: Outcome) -> None:
-    """Publish all three metrics every time: the number of values of each is the number of
-    deliveries.
-    """
+    """Publish all three every time: the number of values of each is that of deliveries."""
     names = {
         "ScheduledStarts": "started",
         "SkippedOverlap": "overlap",

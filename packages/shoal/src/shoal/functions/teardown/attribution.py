@@ -99,9 +99,7 @@ class Search:
         return self.with_referred(made.values(), execution_arn)
 
     def of_pipeline(self, pipeline_arn: str, execution_ids: Iterable[str]) -> set[Resource]:
-        """Return what the executions made: those of `execution_ids`, and those without a record,
-        which only tags tell.
-        """
+        """Return what the executions made: of `execution_ids`, and those that only tags tell."""
         tagged, named = self.by_tags(), self.by_names()
         known = {*execution_ids, *tagged}
         known |= {each for each in {*named} - known if self.has_tagged(named[each])}
@@ -129,10 +127,7 @@ class Search:
         return False
 
     def by_generated_names(self) -> dict[str, set[Resource]]:
-        """Return the models that SageMaker named after an execution, by the execution's id.
-
-        The executions are of any pipeline.
-        """
+        """Return the models that SageMaker named after executions of any pipeline, by their ids."""
         return self._by_name(GENERATED, ["model"])
 
     def by_warm_pools(self) -> dict[str, set[Resource]]:
@@ -149,9 +144,7 @@ class Search:
         return dict(resources)
 
     def by_tags(self) -> dict[str, set[Resource]]:
-        """Return what is named after the pipeline, and after an execution in its tags only, by the
-        execution's id.
-        """
+        """Return what only tags give to an execution of the pipeline, by the execution's id."""
         resources = defaultdict(set)
         for resource in self._list(TAGS, f"{self._pipeline}-"):
             if named_execution(self._pipeline, resource.name) is not None:
@@ -169,9 +162,7 @@ class Search:
         return dict(resources)
 
     def with_referred(self, resources: Iterable[Resource], execution_arn: str) -> set[Resource]:
-        """Return `resources` with the configurations of its endpoints, and with the models of all
-        these configurations.
-        """
+        """Return `resources`, the configurations of its endpoints, and the models of them all."""
         kept = set(resources)
         for endpoint in [each for each in kept if each.kind == "endpoint"]:
             with self.attempt(REFERENCES, str(endpoint)):
@@ -259,9 +250,7 @@ class Search:
         return name.startswith((f"{self._pipeline}-", f"{GENERATED}-"))
 
     def _is_of_another(self, execution_arn: str, name: str) -> bool:
-        """Return whether `name` contains the id of another known execution of the pipeline, which
-        may use the resource.
-        """
+        """Return whether `name` has the id of another execution, which may use the resource."""
         executions, _, ours = execution_arn.rpartition("/")
         others = {named_execution(prefix, name) for prefix in (self._pipeline, GENERATED)}
         return any(
