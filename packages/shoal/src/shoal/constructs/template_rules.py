@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shoal.pipelines.limits import objects
+
 Template = Mapping[str, Any]
 
 
@@ -189,8 +191,9 @@ def check_network(templates: Mapping[str, Template]) -> Iterator[tuple[str, Find
     exported = dict(each for template in templates.values() for each in _exported(template))
     for path, template in templates.items():
         for logical_id, properties in resources(template, "AWS::SageMaker::Pipeline"):
-            imports = map(str, _arguments(properties, "Fn::ImportValue"))
-            attributed = [str(each[0]) for each in _arguments(properties, "Fn::GetAtt")]
+            references = [*objects(properties)]
+            imports = [str(each.get("Fn::ImportValue")) for each in references]
+            attributed = [each["Fn::GetAtt"][0] for each in references if "Fn::GetAtt" in each]
             own = _own_groups(template)
             groups = [exported[name] for name in imports if name in exported]
             groups += [(template, name) for name in attributed if name in own]
@@ -220,17 +223,6 @@ def _exported(template: Template) -> Iterator[tuple[str, tuple[Template, str]]]:
         owner = target.get("Fn::GetAtt", [None])[0] if isinstance(target, Mapping) else None
         if owner in groups and "Export" in output:
             yield output["Export"]["Name"], (template, owner)
-
-
-def _arguments(value: Any, function: str) -> Iterator[Any]:
-    """Yield the arguments of an intrinsic function, wherever it is in `value`."""
-    if isinstance(value, Mapping):
-        if function in value:
-            yield value[function]
-        value = list(value.values())
-    if isinstance(value, list):
-        for inner in value:
-            yield from _arguments(inner, function)
 
 
 def findings(templates: Mapping[str, Template]) -> Iterator[tuple[str, Finding]]:

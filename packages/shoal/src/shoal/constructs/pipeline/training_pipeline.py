@@ -1,6 +1,6 @@
 """The SageMaker pipeline of a definition, its registry, and what the definition refers to."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from shoal.constructs.roles.guard_rails import Place
 from shoal.constructs.shoal_stack import removal_policy
 from shoal.constructs.storage import REGISTRY_PURPOSE, EmptyOnDelete
 from shoal.pipelines.graph import Infrastructure, MountedFileSystem
-from shoal.pipelines.limits import every_step
+from shoal.pipelines.limits import every_step, objects
 from shoal.settings.loading.consumers import Consumer
 from shoal.settings.names import Names
 
@@ -156,25 +156,15 @@ def _description(names: Names) -> str:
 def images(definition: Mapping[str, Any], step_type: str) -> set[str]:
     """Return the container images that the steps of `step_type` name, in branches too."""
     return {
-        image
+        each[key]
         for step in every_step(definition["Steps"])
         if step["Type"] == step_type
-        for image in _images(step["Arguments"])
+        for each in objects(step["Arguments"])
+        for key in _IMAGE_KEYS
+        if isinstance(each.get(key), str)
     }
 
 
 def step_names(definition: Mapping[str, Any]) -> list[str]:
     """Return the steps' names in the definition's order, branches included."""
     return [step["Name"] for step in every_step(definition["Steps"])]
-
-
-def _images(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        for key, child in value.items():
-            if key in _IMAGE_KEYS and isinstance(child, str):
-                yield child
-            else:
-                yield from _images(child)
-    elif isinstance(value, list):
-        for child in value:
-            yield from _images(child)
