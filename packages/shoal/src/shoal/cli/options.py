@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import wraps
+from dataclasses import dataclass
+from functools import partial, wraps
 from itertools import product
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -77,10 +78,9 @@ def environment_argument(command: _Command) -> _Command:
     return click.argument("environment", metavar="ENV", callback=name_of)(workload(command))
 
 
-local_option = click.option(
-    "--local",
-    is_flag=True,
-    help="Use the emulator on this machine, whatever the environment's `target` says.",
+flag = partial(click.option, is_flag=True)
+local_option = flag(
+    "--local", help="Use the emulator on this machine, whatever the environment's `target` says."
 )
 
 strategy_option = click.option(
@@ -107,16 +107,12 @@ limit_option = click.option(
     metavar="N",
     help="How many, newest first.",
 )
-score_option = click.option(
-    "--score",
-    is_flag=True,
-    help="The pipeline that scores rows with an approved model, not the one that trains.",
+score_option = flag(
+    "--score", help="The pipeline that scores rows with an approved model, not the one that trains."
 )
 
-enforce_iam_option = click.option(
-    "--enforce-iam",
-    is_flag=True,
-    help="Refuse what the policies of a caller's role do not allow, as AWS does.",
+enforce_iam_option = flag(
+    "--enforce-iam", help="Refuse what the policies of a caller's role do not allow, as AWS does."
 )
 
 
@@ -145,24 +141,39 @@ def excluding(some: str, others: str) -> Callable[[_Command], _Command]:
     return declare
 
 
-def session_command(command: _Command) -> Callable[..., Any]:
-    """Give the command a `session`, one workload of ENV, instead of ENV, WORKLOAD and --local."""
-    return _with_session(command, lambda workspace, *words: workspace.open(*words))
+@dataclass(frozen=True)
+class Selection:
+    """What ENV, WORKLOAD and --local name."""
+
+    workspace: Workspace
+    environment: str
+    workload: str | None
+    local: bool
+
+    def open(self) -> Session:
+        """Return one workload of ENV."""
+        return self.workspace.open(self.environment, self.local, self.workload)
+
+    def open_whole(self) -> Session:
+        """Return all workloads of ENV, or the one that is named."""
+        return self.workspace.open_whole(self.environment, self.local, self.workload)
 
 
-def whole_command(command: _Command) -> Callable[..., Any]:
-    """Give the command a `session` of all workloads of ENV, or of the one that is named."""
-    return _with_session(command, lambda workspace, *words: workspace.open_whole(*words))
+def _giving(value_of: Callable[[Selection], Any], command: _Command) -> Callable[..., Any]:
+    """Give the command what `value_of` makes of ENV, WORKLOAD and --local, instead of these."""
 
-
-def _with_session(command: _Command, open_session: Callable[..., Session]) -> Callable[..., Any]:
     @environment_argument
     @local_option
     @click.pass_obj
     @wraps(command)
-    def with_session(
-        workspace: Workspace, /, environment: str, workload: str | None, local: bool, **rest: Any
+    def with_value(
+        workspace: Workspace, environment: str, workload: str | None, local: bool, **rest: Any
     ) -> None:
-        command(open_session(workspace, environment, local, workload), **rest)
+        command(value_of(Selection(workspace, environment, workload, local)), **rest)
 
-    return with_session
+    return with_value
+
+
+selection_command = partial(_giving, lambda selection: selection)
+session_command = partial(_giving, Selection.open)
+whole_command = partial(_giving, Selection.open_whole)

@@ -11,7 +11,7 @@ import click
 
 from shoal.cli.answers import answers, exit_as, tell
 from shoal.cli.main import ENDS, interrupted_once
-from shoal.cli.options import environment_argument, excluding, local_option
+from shoal.cli.options import Selection, excluding, flag, local_option, selection_command
 from shoal.cli.view import open_view
 from shoal.pipelines.checks.check import check
 from shoal.repository import Repository
@@ -42,11 +42,11 @@ from shoal.verbs.workspace import Workspace
 @click.argument("account")
 @click.option("--region", type=click.Choice(REGIONS), default=REGIONS[0], show_default=True)
 @local_option
-@click.option("--clean-up", is_flag=True, help="Only take away what earlier ones left.")
+@flag("--clean-up", help="Only take away what earlier ones left.")
 @click.option(
     "--tag", "tags", multiple=True, metavar="KEY=VALUE", help="A tag for all that is made."
 )
-@click.option("--write", is_flag=True, help=f"Write what was run on AWS into {PAGE}.")
+@flag("--write", help=f"Write what was run on AWS into {PAGE}.")
 @click.pass_obj
 @answers(
     report=str | None,
@@ -136,25 +136,27 @@ class _Found(Finding):
 
 
 @click.command()
-@environment_argument
-@local_option
-@click.pass_obj
+@selection_command
 @answers(target=str, findings=list[_Found])
-def doctor(workspace: Workspace, environment: str, workload: str | None, local: bool) -> None:
+def doctor(selection: Selection) -> None:
     """Ask AWS what decides whether ENV can be deployed and train.
 
     Changes nothing; exit code 1 if something would fail.
     """
+    environment, workload, root = (
+        selection.environment,
+        selection.workload,
+        selection.workspace.root,
+    )
     if workload is None:
-        views = load_workloads(environment, workspace.root)
+        views = load_workloads(environment, root)
     else:
-        views = (load_environment(environment, workspace.root, workload=workload),)
-    launches = [check(view, root=workspace.root).launch for view in views]
-    target = workspace.target_of(views[0], local)
+        views = (load_environment(environment, root, workload=workload),)
+    launches = [check(view, root=root).launch for view in views]
+    target = selection.workspace.target_of(views[0], selection.local)
     findings: dict[Finding, list[str]] = {}
     for view, launch in zip(views, launches, strict=True):
-        built = built_images(view, target, workspace.root)
-        consumers = consumers_of(view, workspace.root)
+        built, consumers = built_images(view, target, root), consumers_of(view, root)
         for finding in Doctor(target, view, launch, built, consumers).findings():
             findings.setdefault(finding, []).append(view.workload)
     for finding, workloads in findings.items():

@@ -12,7 +12,7 @@ import click
 
 from shoal.cli.answers import answers, is_json, tell
 from shoal.cli.main import USAGE
-from shoal.cli.options import name_of
+from shoal.cli.options import flag, name_of
 from shoal.errors import UsageError
 from shoal.launch.case import patch_warnings
 from shoal.pipelines.checks.check import check as check_environment
@@ -76,7 +76,7 @@ class _Findings:
 
 
 @click.command()
-@click.option("--all", "is_all", is_flag=True, help="Show notices also on a terminal.")
+@flag("--all", "is_all", help="Show notices also on a terminal.")
 @click.argument("environment", metavar="[ENV]", required=False, callback=name_of)
 @click.pass_obj
 @answers(files=list[dict[str, str]], remarks=list[dict[str, str]], mistakes=list[str])

@@ -8,7 +8,7 @@ import click
 from shoal.aws import inventory, serving
 from shoal.aws.stacks import status_of_stack
 from shoal.cli.answers import answers, tell
-from shoal.cli.options import excluding, whole_command
+from shoal.cli.options import excluding, flag, whole_command
 from shoal.cli.view import View, open_view
 from shoal.errors import AWS_ERRORS, CommandError, DisagreementError, UsageError, refusal
 from shoal.launch import recipes
@@ -23,10 +23,8 @@ from shoal.verbs.workspace import Session
 
 @click.command()
 @excluding("--check", "--images")
-@click.option("--check", is_flag=True, help="Only refuse what is refused before; change nothing.")
-@click.option(
-    "--images", is_flag=True, help="Only deploy the image stack, and build what it lacks."
-)
+@flag("--check", help="Only refuse what is refused before; change nothing.")
+@flag("--images", help="Only deploy the image stack, and build what it lacks.")
 @whole_command
 @answers(pipelines=list[str], serving=list[str], notices=list[str], images=list[str])
 def deploy(session: Session, check: bool, images: bool) -> None:

@@ -9,44 +9,29 @@ import click
 
 from shoal.aws import inventory
 from shoal.cli.answers import answers, tell
-from shoal.cli.options import environment_argument, excluding, local_option
+from shoal.cli.options import Selection, excluding, flag, selection_command
 from shoal.cli.view import open_view
 from shoal.errors import LeftBehindError, UsageError
 from shoal.settings.loading.loader import workloads_of
 from shoal.verbs.destroy.leftovers import sweep
 from shoal.verbs.flow import phase
 from shoal.verbs.image import serve_from
-from shoal.verbs.workspace import Session, Workspace
+from shoal.verbs.workspace import Session
 
 
 @click.command()
 @excluding("--serving", "--leftovers")
-@environment_argument
-@local_option
-@click.option(
-    "--serving",
-    "only_serving",
-    is_flag=True,
-    help="Delete only what serves a release; where `protect: true`, if none is pinned.",
+@selection_command
+@flag(
+    "--serving", help="Delete only what serves a release; where `protect: true`, if none is pinned."
 )
-@click.option(
+@flag(
     "--leftovers",
-    "only_leftovers",
-    is_flag=True,
     help="Delete only what executions left for longer than `endpoint.ttl_minutes`, now.",
 )
-@click.option("--dry-run", is_flag=True, help="With --leftovers: say what would be deleted.")
-@click.pass_obj
+@flag("--dry-run", help="With --leftovers: say what would be deleted.")
 @answers(destroyed=list[str], kept=list[str], leftovers=dict[str, dict[str, Any]])
-def destroy(
-    workspace: Workspace,
-    environment: str,
-    workload: str | None,
-    local: bool,
-    only_serving: bool,
-    only_leftovers: bool,
-    dry_run: bool,
-) -> None:
+def destroy(selection: Selection, serving: bool, leftovers: bool, dry_run: bool) -> None:
     """Stop what runs in ENV, and delete all that it has.
 
     With WORKLOAD only what is its own, also of one that left the file. Refused where
@@ -54,16 +39,16 @@ def destroy(
     protection, and on AWS while another environment serves an image that ENV built. Who serves a
     model of ENV has its own copy.
     """
-    if dry_run and not only_leftovers:
+    if dry_run and not leftovers:
         raise click.UsageError("--dry-run goes with --leftovers")
-    if only_leftovers:
-        _sweep(workspace.open_whole(environment, local, workload), dry_run=dry_run)
+    if leftovers:
+        _sweep(selection.open_whole(), dry_run=dry_run)
         return
-    if only_serving:
-        _destroy_serving(workspace.open(environment, local, workload))
+    if serving:
+        _destroy_serving(selection.open())
         return
-    session = _open(workspace, environment, workload, local)
-    others = [] if session.target.is_local else serve_from(session.names, workspace.root)
+    session, environment = _open(selection), selection.environment
+    others = [] if session.target.is_local else serve_from(session.names, session.workspace.root)
     if others:
         raise UsageError(
             f"the release of {', '.join(others)} has an image that {session.title} built, and"
@@ -89,15 +74,16 @@ def destroy(
         tell(f"left: {kept}", kept=[kept])
 
 
-def _open(workspace: Workspace, environment: str, workload: str | None, local: bool) -> Session:
+def _open(selection: Selection) -> Session:
     """Return the environment, or one workload of it: in its file, or deployed and in it no more."""
-    if workload is None or workload in workloads_of(environment, workspace.root):
-        return workspace.open_whole(environment, local, workload)
-    whole = workspace.open_whole(environment, local)
+    workload, root = selection.workload, selection.workspace.root
+    if workload is None or workload in workloads_of(selection.environment, root):
+        return selection.open_whole()
+    whole = replace(selection, workload=None).open_whole()
     if workload in inventory.deployed_workloads(whole.target, whole.names):
         names = inventory.names_of(whole.names, workload)
         return replace(whole, environment=names.environment, views=())
-    return workspace.open(environment, local, workload)  # says which there are
+    return selection.open()  # says which there are
 
 
 def _destroy_serving(session: Session) -> None:

@@ -18,12 +18,13 @@ from shoal.aws.target import Target
 from shoal.cli.answers import Verdict, answers, columns, is_json, tell
 from shoal.cli.commands.runs import keep_page, print_runs
 from shoal.cli.options import (
-    environment_argument,
+    Selection,
     excluding,
+    flag,
     limit_option,
-    local_option,
     parameter_option,
     score_option,
+    selection_command,
     session_command,
 )
 from shoal.cli.view import open_view
@@ -41,20 +42,18 @@ from shoal.verbs.doctor.capacity_check import refuse_short
 from shoal.verbs.follow import Follower
 from shoal.verbs.inference import Scored
 from shoal.verbs.parameters import check_declared, check_values, parse_parameters
-from shoal.verbs.workspace import Session, Workspace
+from shoal.verbs.workspace import Session
 
-_follow_option = click.option(
-    "--follow", is_flag=True, help="Stay until the execution has ended. Ctrl-C leaves it running."
+_follow_option = flag(
+    "--follow", help="Stay until the execution has ended. Ctrl-C leaves it running."
 )
 
 
 @click.command()
-@environment_argument
-@local_option
+@selection_command
 @parameter_option
 @score_option
 @_follow_option
-@click.pass_obj
 @answers(
     execution=str,
     status=str | None,
@@ -65,21 +64,13 @@ _follow_option = click.option(
     next=list[str],
     scored=Scored | None,
 )
-def run(
-    workspace: Workspace,
-    environment: str,
-    workload: str | None,
-    local: bool,
-    parameters: tuple[str, ...],
-    score: bool,
-    follow: bool,
-) -> None:
+def run(selection: Selection, parameters: tuple[str, ...], score: bool, follow: bool) -> None:
     """Start an execution of ENV's pipeline."""
     values = parse_parameters(parameters)
     if score:
-        session, arn = scoring.start(workspace.open(environment, local, workload), values)
+        session, arn = scoring.start(selection.open(), values)
     else:
-        session = _trainable(workspace, environment, workload, local, values)
+        session = _trainable(selection, values)
         arn = session.pipeline.start(values)
     tell(f"started: {arn}", execution=arn)
     if follow:
@@ -89,21 +80,16 @@ def run(
         _print_result(session, execution)
 
 
-def _trainable(
-    workspace: Workspace,
-    environment: str,
-    workload: str | None,
-    local: bool,
-    values: Mapping[str, str],
-) -> Session:
+def _trainable(selection: Selection, values: Mapping[str, str]) -> Session:
     """Return the session, once what would fail an execution with these parameters is refused."""
-    settings = load_environment(environment, workspace.root, workload=workload)
-    check_values(settings, values, workspace.root)
+    root = selection.workspace.root
+    settings = load_environment(selection.environment, root, workload=selection.workload)
+    check_values(settings, values, root)
     try:
-        session = workspace.open(environment, local, workload)
+        session = selection.open()
         session.pipeline.definition()
     except NotFoundError:  # what is deployed decides; where nothing is, what would be
-        check_declared(settings, values, workspace.root)
+        check_declared(settings, values, root)
         raise
     if notice := require_uploaded(session, values):
         click.echo(notice, err=True)
@@ -115,14 +101,12 @@ def _trainable(
 
 @click.command(epilog="--score and --follow take `latest` where EXECUTION is left out.")
 @excluding("EXECUTION --score --follow", "--limit --results")
-@environment_argument
+@selection_command
 @click.argument("execution", required=False)
-@local_option
 @limit_option
-@click.option("--results", is_flag=True, help="With what each took, measured and cost.")
+@flag("--results", help="With what each took, measured and cost.")
 @score_option
 @_follow_option
-@click.pass_obj
 @answers(
     or_run=True,
     executions=dict[str, list[dict[str, Any]]],
@@ -131,11 +115,8 @@ def _trainable(
     page=str | None,
 )
 def status(
-    workspace: Workspace,
-    environment: str,
-    workload: str | None,
+    selection: Selection,
     execution: str | None,
-    local: bool,
     limit: int,
     results: bool,
     score: bool,
@@ -148,11 +129,11 @@ def status(
     where a pipeline is not deployed; those of other workloads are shown.
     """
     if execution or score or follow:
-        session = workspace.open(environment, local, workload)
+        session = selection.open()
         session = scoring.scoring_of(session) if score else session
         _print_steps(*session.find(execution or "latest"), follow=follow)
         return
-    whole = workspace.open_whole(environment, local, workload)
+    whole = selection.open_whole()
     if len(whole.each) == 1:
         _print_executions(whole.each[0], limit, results=results)
         return
@@ -255,7 +236,7 @@ class _Line:
 @click.argument("execution")
 @click.argument("step")
 @click.option("--tail", type=click.IntRange(1), metavar="N", help="Only the last N lines so far.")
-@click.option("--follow", is_flag=True, help="Stay until the step has ended.")
+@flag("--follow", help="Stay until the step has ended.")
 @click.option("--host", metavar="HOST", help="Only the lines of one host, such as algo-2.")
 @click.option(
     "--rank",

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from shoal.cli.answers import answers, tell
-from shoal.cli.options import session_command
+from shoal.cli.options import flag, session_command
 from shoal.errors import UsageError
 from shoal.settings.loading.workload import load_workload, workload_folder
 from shoal.verbs.inference import find_endpoint, send
@@ -40,11 +40,7 @@ _TYPES = {".json": "application/json", ".csv": "text/csv", ".npy": "application/
     metavar="NAME",
     help="Which endpoint to ask; by default the newest of an execution, else the serving one.",
 )
-@click.option(
-    "--stream",
-    is_flag=True,
-    help="Print the answer while it arrives; the model must send it in parts.",
-)
+@flag("--stream", help="Print the answer while it arrives; the model must send it in parts.")
 @answers(endpoint=str, parts=list[str])
 def invoke(
     session: Session,

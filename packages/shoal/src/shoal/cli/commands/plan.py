@@ -11,7 +11,7 @@ import click
 
 from shoal.cli.answers import answers, columns, tell
 from shoal.cli.main import require_own_code
-from shoal.cli.options import excluding, name_of, strategy_option
+from shoal.cli.options import excluding, flag, name_of, strategy_option
 from shoal.cli.view import open_view
 from shoal.costs.plan import Bill, Plan, Room, Run, Stack, shared_plan
 from shoal.costs.plan import plan as make_plan
@@ -36,9 +36,8 @@ UNKNOWN = "unknown"
 @click.argument("environment", metavar="[ENV]", required=False, callback=name_of)
 @click.argument("workload", metavar="[WORKLOAD]", required=False)
 @strategy_option
-@click.option(
+@flag(
     "--templates",
-    is_flag=True,
     help="Only write the CloudFormation templates, without ENV of all environments, to cdk.out.",
 )
 @click.option(

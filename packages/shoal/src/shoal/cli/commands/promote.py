@@ -14,7 +14,7 @@ from shoal.aws.registry import APPROVED, REJECTED
 from shoal.aws.target import Target
 from shoal.cli.answers import answers, tell
 from shoal.cli.main import require_own_code
-from shoal.cli.options import excluding, local_option, session_command
+from shoal.cli.options import excluding, flag, local_option, session_command
 from shoal.errors import DisagreementError, NotFoundError, PromotionError, UsageError
 from shoal.settings.loading.loader import environment_names, load_workloads
 from shoal.settings.loading.workload import load_workload, workload_folder
@@ -153,9 +153,7 @@ def approve(session: Session, package: str | None, comment: str | None) -> None:
 
 @release.command()
 @click.argument("environments", metavar="[ENV]...", nargs=-1)
-@click.option(
-    "--invoke", "asks", is_flag=True, help="Ask the endpoint, too, which model it has loaded."
-)
+@flag("--invoke", "asks", help="Ask the endpoint, too, which model it has loaded.")
 @local_option
 @click.pass_obj
 @answers(answers=list[_Answer])
@@ -182,8 +180,8 @@ def status(workspace: Workspace, environments: tuple[str, ...], asks: bool, loca
 
 @release.command()
 @excluding("--github", "--gitlab")
-@click.option("--github", is_flag=True, help="Print .github/workflows/deploy.yml.")
-@click.option("--gitlab", is_flag=True, help="Print a child pipeline of GitLab's.")
+@flag("--github", help="Print .github/workflows/deploy.yml.")
+@flag("--gitlab", help="Print a child pipeline of GitLab's.")
 @click.pass_obj
 @answers(environments=list[dict[str, str]], workflow=str | None)
 def chain(workspace: Workspace, github: bool, gitlab: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from shoal.cli.answers import Verdict, answers, columns, is_json, tell
-from shoal.cli.options import excluding, session_command
+from shoal.cli.options import excluding, flag, session_command
 from shoal.errors import AWS_ERRORS, ShoalError, UsageError, refusal
 from shoal.page import history
 from shoal.page.page import keep, page
@@ -96,7 +96,7 @@ def keep_page(session: Session, arn: str) -> None:
     metavar="FILE",
     help="Where the page goes; a name that ends in .json gets the data without the page.",
 )
-@click.option("--keep", "is_kept", is_flag=True, help="Put it into the artifact bucket, too.")
+@flag("--keep", "is_kept", help="Put it into the artifact bucket, too.")
 @click.option(
     "--mlflow",
     "uri",
