@@ -39,7 +39,7 @@ def fork(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (files / "prod.yaml").unlink()
     write_workload(folder, "own", "regression")
     script = folder / "training_code" / "own" / "pytorch" / "table.py"
-    imports = "from typing import Any\n"
+    imports = "from __future__ import annotations\n"
     theirs = f"{imports}\nimport a_package_of_theirs  # noqa: F401\n"
     script.write_text(script.read_text().replace(imports, theirs, 1))
     for words in ("init --quiet", "add --all"):

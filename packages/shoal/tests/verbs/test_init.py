@@ -211,12 +211,19 @@ def test_nothing_of_the_templates_own_name_is_left(tmp_path: Path) -> None:
     assert [text for text in written if re.search("my-(model|framework|empty)", text)] == []
 
 
+def rows_py(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Return what a workload's rows.py has, next to its table.py."""
+    columns = SimpleNamespace(**runpy.run_path(f"{folder}/table.py"))
+    monkeypatch.setitem(sys.modules, "table", columns)
+    return runpy.run_path(f"{folder}/rows.py")
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_an_empty_cell_is_nan_where_trees_take_it_and_an_error_elsewhere(
-    tmp_path: Path, framework: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, framework: str
 ) -> None:
     write_workload(tmp_path, "fresh", "regression", framework)
-    row_of = runpy.run_path(str(tmp_path / f"training_code/fresh/{framework}/table.py"))["row_of"]
+    row_of = rows_py(tmp_path / f"training_code/fresh/{framework}", monkeypatch)["row_of"]
     assert row_of([0, "1.5", 2]) == [0, 1.5, 2]
     for empty in ("", None):
         if framework == "pytorch":
@@ -234,21 +241,35 @@ def test_a_request_that_is_no_rows_of_finite_numbers_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str
 ) -> None:
     write_workload(tmp_path, "fresh", "regression")
-    folder = tmp_path / "training_code/fresh/pytorch"
-    columns = SimpleNamespace(**runpy.run_path(f"{folder}/table.py"))
-    monkeypatch.setitem(sys.modules, "table", columns)
-    rows_of = runpy.run_path(f"{folder}/messages.py")["rows_of"]
+    rows_of = rows_py(tmp_path / "training_code/fresh/pytorch", monkeypatch)["rows_of"]
     with pytest.raises(ValueError, match="send rows of distance_km, stops, load_kg"):
         rows_of(body, "application/json")
 
 
-@pytest.mark.parametrize("row", ["1,nan,3,4", "1,2", "1,2,3,x", "1,2,3,1e39"])
-def test_a_bad_cell_is_refused_with_file_and_line(tmp_path: Path, row: str) -> None:
-    write_workload(tmp_path, "fresh", "regression")
-    module = runpy.run_path(str(tmp_path / "training_code/fresh/pytorch/table.py"))
-    (tmp_path / "a.csv").write_text(f"\ufeffdistance_km,stops,load_kg,minutes\n1,2,3,4\n{row}\n")
+@pytest.mark.parametrize(
+    ("task", "row"),
+    [
+        *(("regression", row) for row in ("1,nan,3,4", "1,2", "1,2,3,x", "1,2,3,1e39")),
+        ("classification", "1,2,3,barrel"),
+    ],
+)
+def test_a_bad_cell_is_refused_with_file_and_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str, row: str
+) -> None:
+    write_workload(tmp_path, "fresh", task)
+    module = rows_py(tmp_path / "training_code/fresh/pytorch", monkeypatch)
+    heads = {
+        "regression": "distance_km,stops,load_kg,minutes\n1,2,3,4",
+        "classification": "width_cm,height_cm,weight_kg,kind\n1,2,3,box",
+    }
+    (tmp_path / "a.csv").write_text(f"\ufeff{heads[task]}\n{row}\n")
     with pytest.raises(ValueError, match=r"a\.csv, line 3: "):
         module["read"](tmp_path)
+
+
+def test_one_target_alone_has_no_variance_to_explain(tmp_path: Path) -> None:
+    write_workload(tmp_path, "fresh", "regression")
+    module = runpy.run_path(str(tmp_path / "training_code/fresh/pytorch/table.py"))
     assert module["measure"]([[5.0]], [4.0])["r2"] == 0
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from archive import METADATA_FILE, content_sha256
 from model import outputs, read_from, write_to
-from table import measure, read
+from rows import read
+from table import measure
 
 NOT_SERVED = ("evaluate.py", "train.py")
 """Every other script of this folder goes into the model, for the endpoint."""

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from model import fit, loss
+from rows import read
 from saved_model import save
-from table import read
 
 
 def main(arguments: Sequence[str]) -> None:

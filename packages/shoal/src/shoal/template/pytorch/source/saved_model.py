@@ -12,7 +12,8 @@ from pathlib import Path
 import torch
 from archive import METADATA_FILE, content_sha256
 from model import Network
-from table import measure, read
+from rows import read
+from table import measure
 
 WEIGHTS_FILE = "model.pt"
 NOT_SERVED = ("evaluate.py", "train.py")

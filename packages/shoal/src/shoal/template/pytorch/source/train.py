@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from model import Network, loss
+from rows import read
 from saved_model import save
-from table import read
 from torch.nn.parallel import DistributedDataParallel
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from messages import rows_of, text_of
+from rows import rows_of, text_of
 from saved_model import SavedModel, load
 
 
