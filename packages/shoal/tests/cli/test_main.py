@@ -17,7 +17,7 @@ import pytest
 from local_kit.tables import rows
 from shoal.aws.cdk import Cdk
 from shoal.aws.target import Target
-from shoal.cli.main import _COMMANDS, Deferred, _checkout, _require_own_code, main
+from shoal.cli.main import _COMMANDS, Deferred, _checkout, main, require_own_code
 from shoal.settings.loading.loader import load_environment
 from shoal.settings.loading.release_file import text_of
 from shoal.settings.settings import Target as TargetKind
@@ -86,9 +86,9 @@ def test_the_code_of_another_checkout_changes_nothing(
         return
     if expected is None:
         with pytest.raises(click.UsageError, match=f"^{re.escape(message)}; run `make install` "):
-            _require_own_code(root, command)
+            require_own_code(root, command)
         return
-    _require_own_code(root, command)
+    require_own_code(root, command)
     assert root == tmp_path / expected
     assert capsys.readouterr().err == (
         f"shoal: {message}\n" if place == "two" and command == "check" else ""

@@ -2,6 +2,7 @@
 
 import io
 import re
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -47,7 +48,8 @@ def changed(*steps: Step) -> ExecutionChanged:
 
 def shown(*events: Event, on_a_terminal: bool = False) -> str:
     stream = io.StringIO()
-    with View(Console(file=stream, force_terminal=on_a_terminal, width=120)) as view:
+    view = View(Console(file=stream, force_terminal=on_a_terminal, width=120))
+    with view.last_line or nullcontext():
         for event in events:
             view(event)
     return stream.getvalue()

@@ -275,7 +275,7 @@ def test_of_a_long_log_the_first_and_the_last_lines_of_all_hosts_are_kept() -> N
 
 
 def test_points_of_a_long_log_are_left_out_evenly_and_at_the_same_steps_of_each_host() -> None:
-    (first, second) = log_of(each for number in (1, 2) for each in host(number)).curves()
+    (first, second) = log_of(each for number in (1, 2) for each in host(number)).curves.records()
     steps = [x for x, _, _ in first["points"]]
     assert steps == [x for x, _, _ in second["points"]]
     assert step_log.MAX_POINTS / 2 < len(steps) <= step_log.MAX_POINTS + 1
@@ -295,12 +295,12 @@ def test_lanes_share_what_is_kept(monkeypatch: pytest.MonkeyPatch, ranks: int, e
         for rank in range(ranks)
         for step in range(each)
     )
-    lanes, kept = list(log.curves()), min(ranks, step_log.MAX_LANES)
+    lanes, kept = list(log.curves.records()), min(ranks, step_log.MAX_LANES)
     points = sum(len(lane["points"]) for lane in lanes)
     assert len(lanes) == kept
     assert points <= step_log.MAX_POINTS_OF_ALL + kept
-    assert points + sum(lane["cut"] for lane in lanes) + log.values_lost == ranks * each
-    assert log.values_lost == (ranks - kept) * each
+    assert points + sum(lane["cut"] for lane in lanes) + log.curves.lost == ranks * each
+    assert log.curves.lost == (ranks - kept) * each
 
 
 def test_a_cause_in_the_middle_of_a_long_log_is_found() -> None:

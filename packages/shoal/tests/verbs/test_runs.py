@@ -17,7 +17,7 @@ from shoal.aws.logs import LogLine
 from shoal.cli.commands.runs import keep_page
 from shoal.errors import ToolMissingError
 from shoal.page import history
-from shoal.page.look import Noting
+from shoal.page.look import noting
 from shoal.page.page import page
 from shoal.page.resources import calls_in
 from shoal.page.results import answers_of
@@ -163,7 +163,9 @@ def test_a_curve_is_of_the_rank_that_a_launcher_puts_in_front() -> None:
         line("[1,0]<stdout>:epoch=1 train_loss=0.4", 2),
         line("[1,mpirank:2,algo-2]<stdout>:epoch=2 step=5/20 train_loss=0.3", 3),
     ]
-    assert [(each["host"], each["rank"], each["points"]) for each in log_of(lines).curves()] == [
+    assert [
+        (each["host"], each["rank"], each["points"]) for each in log_of(lines).curves.records()
+    ] == [
         ("algo-1", 0, [[0.0, 0.9, 0.0], [10.0, 0.5, 1.0], [20.0, 0.4, 2.0]]),
         ("algo-1", 1, [[10.0, 0.7, 1.0]]),
         ("algo-2", 2, [[25.0, 0.3, 3.0]]),
@@ -186,7 +188,7 @@ NO_PROGRESS = {
 def test_a_line_that_looks_like_progress_and_is_none_is_passed_over(text: str) -> None:
     lines = [line(text, 1)]
     log = log_of(lines)
-    assert [each["points"] for each in log.curves()] in ([], [[[1.0, 1.0, 1.0]]])
+    assert [each["points"] for each in log.curves.records()] in ([], [[[1.0, 1.0, 1.0]]])
     assert (rank_of(text), cause_in(lines), list(log.parts())) == (None, None, [])
 
 
@@ -203,9 +205,9 @@ def test_a_part_of_a_run_that_cannot_be_read_is_left_out_with_a_note() -> None:
     smoke_test = {"OutputParameters": [{"Name": "answers", "Value": "5"}]}
     step = Step("SmokeTest", "Lambda", "Succeeded", metadata={"Lambda": smoke_test})
     unread: list[str] = []
-    with Noting("curves", unread):
+    with noting("curves", unread):
         float(10**400)
-    with Noting("answers", unread):
+    with noting("answers", unread):
         answers_of(Execution("arn", "Succeeded", "", BEGAN, (step,)))
     assert unread == [
         "curves: int too large to convert to float",

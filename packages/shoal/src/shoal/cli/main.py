@@ -71,10 +71,8 @@ def interrupted_once(note: str = "") -> Iterator[Callable[[], None]]:
 
     def handle(_number: int, _frame: FrameType | None) -> None:
         nonlocal shielded
-        if shielded:
-            os.write(
-                2, b"\ncleaning up; this cannot be interrupted\n"
-            )  # print() is not safe in a handler
+        if shielded:  # print() is not safe in a handler
+            os.write(2, b"\ncleaning up; this cannot be interrupted\n")
             return
         shielded = True
         if note:
@@ -100,9 +98,7 @@ class Deferred(click.Command):
 
     def load(self) -> click.Command:
         """Return the command itself, which its module has by its name."""
-        command = getattr(import_module(self.module), str(self.name))
-        if not isinstance(command, click.Command):
-            raise TypeError(f"{self.name} of {self.module} is no command")
+        command: click.Command = getattr(import_module(self.module), str(self.name))
         return command
 
 
@@ -140,30 +136,20 @@ def _is_checkouts() -> bool:
     return _CODE.parts[-len(_SOURCES.parts) :] == _SOURCES.parts
 
 
-def _require_own_code(root: Path, command: str | None) -> None:
-    """Refuse to change something with the code of another checkout than `root`, and else say it."""
-    if command not in _READING:
-        require_own_code(root)
-    elif message := _other_code(root):
-        click.echo(f"shoal: {message}", err=True)
-
-
-def require_own_code(root: Path) -> None:
-    """Raise UsageError where this program is the code of another checkout than `root`."""
-    if message := _other_code(root):
-        raise click.UsageError(f"{message}; run `make install` there, and its .venv/bin/shoal")
-
-
-def _other_code(root: Path) -> str:
-    """Return whose code this program is, where it is not that of `root`.
+def require_own_code(root: Path, command: str | None = None) -> None:
+    """Raise UsageError where this program is the code of another checkout than `root`; of a command
+    that changes nothing only say it.
 
     The program of an environment that was copied, or is linked, names the path where it was made.
     A repository without sources of its own, or a wheel, has no such code.
     """
     others = root / _SOURCES
     if not _is_checkouts() or not others.is_dir() or others.samefile(_CODE):
-        return ""
-    return f"this program is the code of {_CODE.parents[3]}, not of {root}"
+        return
+    message = f"this program is the code of {_CODE.parents[3]}, not of {root}"
+    if command not in _READING:
+        raise click.UsageError(f"{message}; run `make install` there, and its .venv/bin/shoal")
+    click.echo(f"shoal: {message}", err=True)
 
 
 # Each with the module that has it and the first sentence of its own help, so that this group's help
@@ -243,7 +229,7 @@ def shoal(context: click.Context, root: Path) -> None:
     """Distributed training on SageMaker as code, on AWS or on this machine."""
     from shoal.verbs.workspace import Workspace  # imports boto3, which help can do without
 
-    _require_own_code(root, context.invoked_subcommand)
+    require_own_code(root, context.invoked_subcommand)
     context.obj = Workspace(root.resolve(), dict(os.environ))
 
 

@@ -2,7 +2,8 @@
 
 import textwrap
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 
 from rich.console import Console
@@ -36,19 +37,10 @@ class View:
     def __init__(self, console: Console) -> None:
         self._console = console
         is_plain = not console.is_terminal or console.is_dumb_terminal
-        self._last_line = None if is_plain else console.status("")
+        self.last_line = None if is_plain else console.status("")
         self._statuses: dict[str, str] = {}
         self._next_progress_at: dict[Hashable, float] = {}
         self._trained_by: Parts | None = None
-
-    def __enter__(self) -> "View":
-        if self._last_line:
-            self._last_line.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._last_line:
-            self._last_line.stop()
 
     def __call__(self, event: Event) -> None:
         match event:
@@ -94,17 +86,17 @@ class View:
     def _progress(self, text: str, kind: Hashable) -> None:
         """Show a line, or print it: the first of its kind, and one every two seconds."""
         now = time.monotonic()
-        if self._last_line:
+        if self.last_line:
             self._show(text)
         elif now >= self._next_progress_at.get(kind, now):
             self._next_progress_at[kind] = now + _PROGRESS_EVERY_S
             self._print(text)
 
     def _show(self, text: str) -> None:
-        if self._last_line:
+        if self.last_line:
             line = Text(one_line(text.strip()))
             line.truncate(self._console.width - 4, overflow="ellipsis")  # a spinner is before it
-            self._last_line.update(line)
+            self.last_line.update(line)
 
     def _print(self, text: str) -> None:
         self._console.print(Text(f"{datetime.now():%H:%M:%S} {text}"), soft_wrap=True)  # noqa: DTZ005 - the user's clock
@@ -118,6 +110,9 @@ def _shortened(reason: str) -> str:
     return one_line(reason)
 
 
-def open_view() -> View:
-    """Return a context manager that takes events."""
-    return View(Console())
+@contextmanager
+def open_view() -> Iterator[View]:
+    """Yield what takes events; the last line of a terminal is there until the end."""
+    view = View(Console())
+    with view.last_line or nullcontext():
+        yield view

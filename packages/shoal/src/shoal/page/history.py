@@ -6,7 +6,7 @@ from typing import Any
 
 from shoal.aws import registry
 from shoal.errors import NothingToPromoteError
-from shoal.page.look import Noting, Place, time_text
+from shoal.page.look import Place, noting, time_text
 from shoal.page.record import json_text, record
 
 Record = Mapping[str, Any]
@@ -92,12 +92,12 @@ def others_of(place: Place, arn: str, unread: list[str]) -> list[tuple[str, str]
     that the newest approved version is of. `unread` gets why that is not known.
     """
     arns: list[str] = []
-    with Noting("the runs before", unread):
+    with noting("the runs before", unread):
         arns = [str(each["PipelineExecutionArn"]) for each in place.pipeline.executions()]
     others = []
     if arn in arns[:-1]:
         others.append(("the run before", arns[arns.index(arn) + 1]))
-    with Noting("the approved version", unread), suppress(NothingToPromoteError):
+    with noting("the approved version", unread), suppress(NothingToPromoteError):
         package = registry.newest_approved(place.target, place.model_package_group, place.arguments)
         approved = f"{arn.rpartition('/')[0]}/{package.metadata.get('execution_id')}"
         if approved in arns and approved != arn:
@@ -111,7 +111,7 @@ def with_others(
     """Return what the page of a run shows: the run, and the others that could be read."""
     run, unread, others = read(place, arn), list[str](), []
     for label, other in others_of(place, arn, unread):
-        with Noting(label, unread):
+        with noting(label, unread):
             others.append(beside(label, read(place, other)))
     return {**run, "others": others, "unread": [*run["unread"], *unread]}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -72,20 +73,13 @@ Other = TypeVar("Other")
 _FAILURES = (ShoalError, ValueError, KeyError, TypeError, ArithmeticError, *AWS_ERRORS)
 
 
-class Noting:
-    """A block that may fail: `unread` gets why, and the code behind the block goes on."""
-
-    def __init__(self, what: str, unread: list[str]) -> None:
-        self.what, self.unread = what, unread
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
-        if not isinstance(error, _FAILURES):
-            return False
-        self.unread.append(f"{self.what}: {refusal(error)}")
-        return True
+@contextmanager
+def noting(what: str, unread: list[str]) -> Iterator[None]:
+    """Let a block fail: `unread` gets why, and the code behind the block goes on."""
+    try:
+        yield
+    except _FAILURES as error:
+        unread.append(f"{what}: {refusal(error)}")
 
 
 @dataclass
@@ -108,9 +102,9 @@ class Look:
         definition, values = definition_of(client, arn), given_parameters(client, arn)
         return cls(place, place.pipeline.look(arn), definition, values, datetime.now(UTC))
 
-    def noting(self, what: str) -> Noting:
+    def noting(self, what: str) -> AbstractContextManager[None]:
         """Return a context in which a failure becomes a note about `what`."""
-        return Noting(what, self.unread)
+        return noting(what, self.unread)
 
     def read(self, what: str, answer: Callable[[], Answer], otherwise: Other) -> Answer | Other:
         """Return an answer, or what stands for one that cannot be had, which is noted."""

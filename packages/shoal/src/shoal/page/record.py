@@ -83,7 +83,7 @@ def record(place: Place, arn: str, *, with_logs: bool = True) -> dict[str, Any]:
         "parameters": dict(look.parameters),
         "steps": [_step(look, step, after, jobs.get(step.name)) for step, after in look.steps()],
         "cleanups": [asdict(each) | {"at": time_text(each.at)} for each in cleanups],
-        "curves": _of_each(logs, StepLog.curves),
+        "curves": _of_each(logs, lambda log: log.curves.records()),
         "parts": _of_each(logs, StepLog.parts),
         "gates": [asdict(each) for each in gates],
         "metrics": evaluation,
@@ -179,7 +179,7 @@ def training_of(look: Look, job: Mapping[str, Any] | None, logs: Logs) -> dict[s
         "instance_count": count,
         "terms": terms_of(job),
         "waited": waited(look, next(steps, None), job),
-        "processes": next(filter(None, (log.processes for log in logs.values())), None),
+        "processes": next(filter(None, (log.curves.processes for log in logs.values())), None),
         "mlflow": next(said, server) or None,
         "checkpoint": checkpoint_of(look, job),
         "hyperparameters": {
@@ -241,8 +241,8 @@ def _log(look: Look, step: Step) -> StepLog | None:
     with look.noting(f"log of {step.name}"):
         for line in lines_of(look.place.target, step):
             log.add(line)
-    if log.values_lost:
-        look.unread.append(f"curves of {step.name}: {log.values_lost} values of too many lanes")
+    if lost := log.curves.lost:
+        look.unread.append(f"curves of {step.name}: {lost} values of too many lanes")
     return log or None
 
 

@@ -207,7 +207,9 @@ class _Lane:
 
 
 class Curves:
-    """The curves in a log of any length, of which points are left out at even distances."""
+    """The curves in a log of any length, of which points are left out at even distances; none
+    without `metrics`.
+    """
 
     def __init__(self, metrics: Mapping[str, Metric], began: datetime) -> None:
         self._metrics, self._began = metrics, began
@@ -216,10 +218,10 @@ class Curves:
         self.lost = 0
         """Values of more lanes than MAX_LANES."""
         self.processes: str | None = None
-        """Who trains, in words: as a line says it, or else the size of the world."""
+        """Who trains, such as `2 ranks`: as a line says it, or else the size of the world."""
 
     def add(self, line: LogLine) -> None:
-        progress = parse(line.text, self._metrics)
+        progress = parse(line.text, self._metrics) if self._metrics else None
         if isinstance(progress, Parts):
             self.processes = str(progress)
         if not isinstance(progress, Progress):
@@ -277,7 +279,7 @@ class StepLog:
         causes: CauseSearch | None = None,
     ) -> None:
         """`metrics` are a training's; `causes` of a step that has failed."""
-        self._curves = Curves(metrics, began) if metrics else None
+        self.curves = Curves(metrics or {}, began)
         self.causes = causes
         self._count = 0
         self._lines: list[LogLine] = []
@@ -291,8 +293,7 @@ class StepLog:
         self._lines.append(line)
         if len(self._lines) > 2 * MAX_LINES:
             self._lines = self._ends()
-        if self._curves:
-            self._curves.add(line)
+        self.curves.add(line)
         if self.causes:
             self.causes.add(line)
         if "/#/experiments/" in line.text:
@@ -318,20 +319,6 @@ class StepLog:
                 for each in lines
             ],
         }
-
-    def curves(self) -> Iterator[dict[str, Any]]:
-        """Yield the curves of a training in run.json's form, but for the step."""
-        return self._curves.records() if self._curves else iter(())
-
-    @property
-    def values_lost(self) -> int:
-        """Return how many values are of more lanes than curves have."""
-        return self._curves.lost if self._curves else 0
-
-    @property
-    def processes(self) -> str | None:
-        """Return who trains, such as `2 ranks`; None where no line says it."""
-        return self._curves.processes if self._curves else None
 
     def parts(self) -> Iterator[dict[str, Any]]:
         """Yield where a step's time went, as a training printed it: the last such line of each
