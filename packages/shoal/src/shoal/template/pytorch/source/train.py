@@ -1,4 +1,4 @@
-"""Trains the network of model.py, with as many processes as torchrun starts: each takes its share
+"""Trains the network of network.py, with as many processes as torchrun starts: each takes its share
 of the rows, and gradients are averaged. Nothing here knows what the table is about.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from model import Network, loss
+from network import Network, loss
 from rows import read
 from saved_model import save
 from torch.nn.parallel import DistributedDataParallel

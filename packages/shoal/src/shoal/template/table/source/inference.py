@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from model import outputs
 from rows import rows_of, text_of
-from saved_model import SavedModel, load
+from saved_model import load
 
 
-def model_fn(model_dir: str) -> SavedModel:
+def model_fn(model_dir: str) -> tuple[Any, dict[str, str]]:
     """Read the model that the archive was unpacked to."""
     return load(Path(model_dir))
 
@@ -19,9 +20,10 @@ def input_fn(body: bytes | bytearray | str, content_type: str) -> list[list[floa
     return rows_of(body if isinstance(body, str) else body.decode(), content_type)
 
 
-def predict_fn(rows: list[list[float]], model: SavedModel) -> dict[str, Any]:
+def predict_fn(rows: list[list[float]], loaded: tuple[Any, dict[str, str]]) -> dict[str, Any]:
     """Return the outputs, and the identity of the model that gave them."""
-    return {"outputs": model.predict(rows), "model": model.identity}
+    model, identity = loaded
+    return {"outputs": outputs(model, rows), "model": identity}
 
 
 def output_fn(prediction: dict[str, Any], accept: str) -> tuple[str, str]:

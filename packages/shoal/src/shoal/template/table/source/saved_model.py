@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +16,6 @@ from table import measure
 
 NOT_SERVED = ("evaluate.py", "train.py")
 """Every other script of this folder goes into the model, for the endpoint."""
-
-
-@dataclass(frozen=True)
-class SavedModel:
-    """A model read from its folder, ready to predict."""
-
-    model: Any
-    identity: dict[str, str]
-    """The job that trained it, and its digest."""
-
-    def predict(self, rows: list[list[float]]) -> list[list[float]]:
-        """Return the model's outputs, a list for each row."""
-        return outputs(self.model, rows)
 
 
 def save(model: Any, training_job_name: str, folder: Path) -> None:
@@ -43,14 +29,13 @@ def save(model: Any, training_job_name: str, folder: Path) -> None:
             shutil.copyfile(script, folder / "code" / script.name)
 
 
-def load(folder: Path) -> SavedModel:
-    """Read what `save` wrote."""
+def load(folder: Path) -> tuple[Any, dict[str, str]]:
+    """Return the model, and its identity: the job that trained it, and its digest."""
     metadata = json.loads((folder / METADATA_FILE).read_text())
-    identity = {**metadata, "content_sha256": content_sha256(folder)}
-    return SavedModel(read_from(folder), identity)
+    return read_from(folder), {**metadata, "content_sha256": content_sha256(folder)}
 
 
 def measured(folder: Path, test: Path) -> dict[str, float]:
     """Return what a model's answers to the rows of the test table are worth."""
     rows, targets = read(test)
-    return measure(load(folder).predict(rows), targets)
+    return measure(outputs(read_from(folder), rows), targets)
