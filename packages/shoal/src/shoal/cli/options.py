@@ -167,7 +167,7 @@ def _giving(value_of: Callable[[Selection], Any], command: _Command) -> Callable
     @click.pass_obj
     @wraps(command)
     def with_value(
-        workspace: Workspace, environment: str, workload: str | None, local: bool, **rest: Any
+        workspace: Workspace, /, environment: str, workload: str | None, local: bool, **rest: Any
     ) -> None:
         command(value_of(Selection(workspace, environment, workload, local)), **rest)
 

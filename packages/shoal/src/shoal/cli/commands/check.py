@@ -67,12 +67,10 @@ class _Findings:
             text = f"has no {FILE}, so nothing runs it; write one"
             parts = {"mark": _MARKS[-1], "about": f"{folder}/", "text": text}
             yield f"{folder}/: notice: {text}", parts
-        for mark in _MARKS:
-            for (its_mark, text), environments in self.remarks.items():
-                if its_mark == mark:
-                    about = _titles(environments, self.right)
-                    parts = {"mark": mark, "about": about, "text": text}
-                    yield f"{mark} ({about}): {text}", parts
+        remarks = sorted(self.remarks.items(), key=lambda each: _MARKS.index(each[0][0]))
+        for (mark, text), environments in remarks:
+            about = _titles(environments, self.right)
+            yield f"{mark} ({about}): {text}", {"mark": mark, "about": about, "text": text}
 
 
 @click.command()

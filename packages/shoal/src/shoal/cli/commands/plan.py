@@ -4,7 +4,7 @@ templates. It asks nobody and creates nothing on AWS.
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -93,9 +93,12 @@ def plan(
     plans = [
         make_plan(view, check(view, root=root, strategy=strategy).notices, root) for view in views
     ]
-    is_whole = workload is None and bool(views[0].workloads)
-    data = _data_of_all(plans) if is_whole else _data(plans[0])
-    tell("\n".join(_text(plans, shared_plan(plans) if is_whole else plans[0])), **data)
+    whole, facts = plans[0], _facts_of_workload(plans[0])
+    if workload is None and views[0].workloads:
+        whole = shared_plan(plans)
+        of_each = {plan.environment.workload: _facts_of_workload(plan) for plan in plans}
+        facts = {"workloads": of_each}
+    tell("\n".join(_text(plans, whole)), **_facts(whole), **facts)
     if key := views[0].organisation.kms_key_arn:
         consumers = consumers_of(views[0], root)
         statements = organisation_key_policy(Names(views[0]), consumers)
@@ -119,26 +122,20 @@ def _write_templates(workspace: Workspace, name: str | None, strategy: str | Non
     tell(f"written: {assembly}", assembly=assembly)
 
 
-def _data_of_all(plans: Sequence[Plan]) -> dict[str, Any]:
-    shared = _data(shared_plan(plans))
-    of_whole = ("environment", "region", "stacks", "at_rest", "notes")
-    of_each = ("training", "gpu_memory", "testing", "training_subnet")
-    each_data = {each.environment.workload: _data(each) for each in plans}
-    workloads = {name: {key: data[key] for key in of_each} for name, data in each_data.items()}
-    return {key: shared[key] for key in of_whole} | {"workloads": workloads}
-
-
-def _data(plan: Plan) -> dict[str, Any]:
-    """Return the plan in JSON's types; an unknown price is null."""
-    at_rest = plan.at_rest
+def _facts(plan: Plan) -> dict[str, Any]:
+    """Return what is there, also while nothing trains; an unknown price is null."""
+    usd_per_month = round(plan.at_rest.usd_per_hour * HOURS_A_MONTH, 2)
     return {
         "environment": plan.environment.name,
         "region": plan.environment.region,
-        "stacks": [asdict(stack) for stack in plan.stacks],
-        "at_rest": {
-            **_bill(at_rest),
-            "usd_per_month": round(at_rest.usd_per_hour * HOURS_A_MONTH, 2),
-        },
+        "stacks": plan.stacks,
+        "at_rest": {**_bill(plan.at_rest), "usd_per_month": usd_per_month},
+        "notes": plan.notes,
+    }
+
+
+def _facts_of_workload(plan: Plan) -> dict[str, Any]:
+    return {
         "training": {
             **_bill(plan.training),
             "longest_usd": round(plan.max_training_usd, 2),
@@ -152,7 +149,6 @@ def _data(plan: Plan) -> dict[str, Any]:
             "addresses_of_one_job": plan.addresses.job,
             "other_addresses": plan.addresses.others,
         },
-        "notes": list(plan.notes),
     }
 
 
