@@ -45,10 +45,7 @@ _NO_TELEMETRY = {
 
 
 def build(environment: Environment, infrastructure: Infrastructure) -> Pipeline:
-    """Return a pipeline of one training step.
-
-    The number of epochs may change from execution to execution.
-    """
+    """Return a pipeline of one training step, whose epochs may change from run to run."""
     names, training = Names(environment), environment.training
     epochs = ParameterInteger("Epochs", default_value=int(training.hyperparameters["epochs"]))
     output = [

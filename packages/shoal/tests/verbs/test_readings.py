@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from shoal.aws.registry import Package
 from shoal.aws.target import Target
 from shoal.page import step_log
 from shoal.page.lineage import lineage_of
+from shoal.page.look import Look
 from shoal.page.resources import cleanups_of
 from shoal.page.results import GateResult, _compared, answers_of, conditions, gates_of
 from shoal.page.step_log import Cause, CauseSearch, StepLog
@@ -55,8 +57,11 @@ def test_a_sweep_is_told_as_far_as_it_was_of_this_run(
     monkeypatch.syspath_prepend(FUNCTIONS / "teardown")
     report = runpy.run_path(str(FUNCTIONS / "teardown" / "sweep.py"))["Report"]
     log = Log(f"[INFO]\t2026-11-25T00:00:00Z\t{report(**{'dry_run': False} | found)}\n")
-    functions = {"sweep": "shoal-mnist-dev-sweep"}
-    assert [each.text for each in cleanups_of(log, functions, RUN, BEGAN, BEGAN)] == [says]
+    place: Any = SimpleNamespace(
+        target=SimpleNamespace(client=lambda _: log), cleaners={"sweep": "shoal-mnist-dev-sweep"}
+    )
+    look = Look(place, Execution(f"p/{RUN}", "Succeeded", "", BEGAN, ()), {}, {}, BEGAN)
+    assert [each.text for each in cleanups_of(look)] == [says]
 
 
 LAST = {"Name": "Last", "Type": "Fail", "Arguments": {"ErrorMessage": "no"}}

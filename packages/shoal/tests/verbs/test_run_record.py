@@ -220,7 +220,9 @@ def test_a_commit_not_looked_for_is_told(commit: str | None, how: str) -> None:
     assert how in link.how
 
 
-def test_runs_that_cannot_be_read_are_noted_on_the_page_of_another() -> None:
+def test_runs_that_cannot_be_read_are_noted_on_the_page_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     listed = [{"PipelineExecutionArn": f"p/{name}"} for name in ("new", "old")]
     place = SimpleNamespace(
         target=SimpleNamespace(client=lambda _: Lists()),
@@ -234,7 +236,8 @@ def test_runs_that_cannot_be_read_are_noted_on_the_page_of_another() -> None:
             raise DENIED
         return {"unread": ["gates: no"]}
 
-    found = history.with_others(cast("Place", place), "p/new", read)
+    monkeypatch.setattr(history, "record", read)
+    found = history.with_others(cast("Place", place), "p/new")
     assert found["others"] == []
     assert found["unread"] == [
         "gates: no",

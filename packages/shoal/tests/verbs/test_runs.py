@@ -7,6 +7,7 @@ import math
 import re
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -17,9 +18,9 @@ from shoal.aws.logs import LogLine
 from shoal.cli.commands.runs import keep_page
 from shoal.errors import ToolMissingError
 from shoal.page import history
-from shoal.page.look import noting
+from shoal.page.look import Look, noting
 from shoal.page.page import page
-from shoal.page.resources import calls_in
+from shoal.page.resources import calls_of
 from shoal.page.results import answers_of
 from shoal.page.step_log import Cause, rank_of
 from tests.repository import ROOT
@@ -145,11 +146,13 @@ def test_calls_are_counted_by_role_while_the_run_went_on_the_denied_first(tmp_pa
         entry(3, "shoal-dev-train", "GetObject"),
         entry(4, "shoal-dev-train", "PutObject", error="AccessDenied"),
         entry(4, "shoal-prod-train", "PutObject", error="AccessDenied"),
-        entry(9, "shoal-dev-train", "TooLate"),
+        entry(400, "shoal-dev-train", "TooLate"),
     ]
     log.write_text("".join(f"{each}\n" for each in entries))
-    span = (BEGAN + timedelta(seconds=1), BEGAN + timedelta(seconds=5))
-    assert calls_in(log, "shoal-dev-", *span) == [
+    place: Any = SimpleNamespace(requests=log, pipeline=SimpleNamespace(name="shoal-dev"))
+    began, now = BEGAN + timedelta(seconds=1), BEGAN + timedelta(seconds=5)
+    look = Look(place, Execution("p/abc", "Executing", "", began, ()), {}, {}, now)
+    assert calls_of(look) == [
         {"role": "shoal-dev-train", "call": "s3:PutObject", "count": 1, "denied": True},
         {"role": "shoal-dev-train", "call": "s3:GetObject", "count": 2, "denied": False},
     ]

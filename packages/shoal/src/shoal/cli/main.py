@@ -88,9 +88,7 @@ def interrupted_once(note: str = "") -> Iterator[Callable[[], None]]:
 
 
 class Deferred(click.Command):
-    """A placeholder in the group's help: a command's name, its module below `shoal.cli.commands`,
-    and the beginning of its help.
-    """
+    """A command's name, its module below `shoal.cli.commands`, and the beginning of its help."""
 
     def __init__(self, name: str, module: str, summary: str) -> None:
         super().__init__(name, help=summary)
@@ -121,9 +119,7 @@ _READING = frozenset(["check", "docs", "doctor", "logs", "plan", "release", "sta
 
 
 def _checkout() -> Path:
-    """Return the repository to work in: the nearest one around the working directory, or else the
-    one that this program is part of.
-    """
+    """Return the nearest repository around the working directory, or else this program's own."""
     try:
         here = Path.cwd()
     except FileNotFoundError as error:

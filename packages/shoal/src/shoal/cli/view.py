@@ -30,9 +30,7 @@ _REASON = 160
 
 
 class View:
-    """Prints the important events; progress is the last line of a terminal, and elsewhere a line at
-    most every two seconds.
-    """
+    """Prints the important events; progress is a terminal's last line, and else one every 2 s."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

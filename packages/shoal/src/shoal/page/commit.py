@@ -28,8 +28,7 @@ Files = frozenset[tuple[str, str]]
 
 
 def commit_of(repository: Repository, folder: str, target: Target, code_uri: str) -> str | None:
-    """Return the newest commit whose `folder` has the very files of a code archive; None if no
-    commit of this checkout has.
+    """Return the newest commit here whose `folder` has the very files of a code archive, if any.
 
     Raises ClientError if the archive cannot be read, ArchiveError if it is none.
     """

@@ -1,6 +1,6 @@
 """Several runs of a pipeline: a row each, and those that a run is compared with."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -105,14 +105,12 @@ def others_of(place: Place, arn: str, unread: list[str]) -> list[tuple[str, str]
     return others
 
 
-def with_others(
-    place: Place, arn: str, read: Callable[[Place, str], Record] = record
-) -> dict[str, Any]:
+def with_others(place: Place, arn: str) -> dict[str, Any]:
     """Return what the page of a run shows: the run, and the others that could be read."""
-    run, unread, others = read(place, arn), list[str](), []
+    run, unread, others = record(place, arn), list[str](), []
     for label, other in others_of(place, arn, unread):
         with noting(label, unread):
-            others.append(beside(label, read(place, other)))
+            others.append(beside(label, record(place, other)))
     return {**run, "others": others, "unread": [*run["unread"], *unread]}
 
 

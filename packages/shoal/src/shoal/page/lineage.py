@@ -37,14 +37,11 @@ def lineage_of(
     """
     if training:
         if code := code_of(training):
-            if commit:
-                how = "the newest commit that changed this code, compared file by file"
-                yield Link("commit", commit, True, how)
-            else:
-                how = "no commit here has the archive's files: changed, or another checkout's"
-                if commit is None:
-                    how = "the archive could not be compared with the commits here"
-                yield Link("commit", NOT_KNOWN, None, how)
+            how = {
+                None: "the archive could not be compared with the commits here",
+                "": "no commit here has the archive's files: changed, or another checkout's",
+            }.get(commit, "the newest commit that changed this code, compared file by file")
+            yield Link("commit", commit or NOT_KNOWN, bool(commit) or None, how)
             yield Link("code", code, _same(package, "code_uri", code), "job and registry")
         for what, value in (("image", image_of(training)), ("data", _data_of(training))):
             if value:

@@ -28,10 +28,7 @@ _LANGUAGE = """try { new Intl.NumberFormat(navigator.language) } catch {
 
 
 def page(record: Mapping[str, Any], root: Path) -> str:
-    """Return the page of a run; the checkout `root` has the library that draws its curves.
-
-    Raises ToolMissingError if that is not installed.
-    """
+    """Return the page of a run; raise ToolMissingError if `root` lacks what draws its curves."""
     try:
         script = (root / _CURVES / "uPlot.iife.min.js").read_text(encoding="utf-8")
         style = (root / _CURVES / "uPlot.min.css").read_text(encoding="utf-8")
@@ -61,9 +58,7 @@ _DATA, _PAGE = "run.json", "run.html"
 def keep(place: Place, run: Mapping[str, Any], root: Path) -> str:
     """Put run.html and run.json of a run, which has its `others`, and return the page's URI.
 
-    The function behind the terminal status does so for each run.
-
-    `root` has the library that draws curves. Raises ClientError if the caller may not write there.
+    Raises as `page` does, and ClientError if the caller may not write there.
     """
     for name, kind, text in (
         (_DATA, "application/json", json_of(run)),
@@ -77,8 +72,7 @@ def keep(place: Place, run: Mapping[str, Any], root: Path) -> str:
 
 
 def kept_commit(place: Place, run_id: str, code_uri: str) -> str | None:
-    """Return the commit that a page which is there names for this code archive; None if there is
-    no such page, or it names none.
+    """Return the commit that a kept page names for this code archive; None if none does.
 
     Raises ClientError if the page cannot be read.
     """

@@ -12,15 +12,14 @@ from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from shoal.aws import registry
-from shoal.aws.execution import CLOCK_SLACK, JOBS, Step
+from shoal.aws.execution import JOBS, Step
 from shoal.aws.logs import lines_of
 from shoal.aws.metrics import progress_metrics
 from shoal.aws.objects import objects_at
 from shoal.page.lineage import code_of, image_of, lineage_of
 from shoal.page.look import Look, Place, seconds_between, time_text
 from shoal.page.resources import (
-    Cleanup,
-    calls_in,
+    calls_of,
     cleanups_of,
     instances_of,
     money_of,
@@ -69,7 +68,7 @@ def record(place: Place, arn: str, *, with_logs: bool = True) -> dict[str, Any]:
     evaluation = _evaluation(look)
     package = look.read("model package", lambda: package_of(target, execution), None)
     resources = list(resources_of(look, jobs))
-    cleanups = _cleanups(look) if with_logs else []
+    cleanups = look.read("cleanups", lambda: [*cleanups_of(look)], []) if with_logs else []
     training = next((job for job in jobs.values() if job and job["kind"] == "TrainingJob"), None)
     code = code_of(training) if training else ""
     commit = look.read("commit", lambda: place.commit_of(code) if code else "", None)
@@ -99,7 +98,7 @@ def record(place: Place, arn: str, *, with_logs: bool = True) -> dict[str, Any]:
         | {"tags": dict(place.cost_tags)},
         "lineage": [asdict(link) for link in lineage],
         "made": resources,
-        "calls": _calls(look) if with_logs else None,
+        "calls": look.read("calls", lambda: calls_of(look), None) if with_logs else None,
         "logs": {name: log.record() for name, log in logs.items()},
         "unread": look.unread,
     }
@@ -250,25 +249,6 @@ def _of_each(
     logs: Logs, read: Callable[[StepLog], Iterator[dict[str, Any]]]
 ) -> list[dict[str, Any]]:
     return [{"step": step, **each} for step, log in logs.items() for each in read(log)]
-
-
-def _calls(look: Look) -> list[dict[str, Any]] | None:
-    log, began = look.place.requests, look.execution.started_at
-    if log is None or not log.exists():
-        return None
-    with look.noting("calls"):
-        until = (look.ended_at or look.now) + CLOCK_SLACK
-        return calls_in(log, f"{look.place.pipeline.name}-", began, until) if began else []
-    return None
-
-
-def _cleanups(look: Look) -> list[Cleanup]:
-    execution = look.execution
-    with look.noting("cleanups"):
-        if execution.started_at:
-            client, span = look.place.target.client("logs"), (execution.started_at, look.ended_at)
-            return list(cleanups_of(client, look.place.cleaners, execution.id, *span))
-    return []
 
 
 def _evaluation(look: Look) -> dict[str, Any] | None:

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
@@ -43,24 +42,14 @@ class Cleanup:
     text: str
 
 
-def cleanups_of(
-    client: Any,
-    functions: Mapping[str, str],
-    execution_id: str,
-    since: datetime,
-    until: datetime | None,
-) -> Iterator[Cleanup]:
-    """Yield the calls from the start of an execution to a day after its end, in order.
-
-    `client` is that of CloudWatch Logs, `functions` has the names by what they are for. `until` is
-    None while the execution runs.
-    """
-    for by, function in functions.items():
-        for at, message in _events(client, function, execution_id, since, until):
+def cleanups_of(look: Look) -> Iterator[Cleanup]:
+    """Yield the calls from the start of an execution to a day after its end, in order."""
+    for by, function in look.place.cleaners.items():
+        for at, message in _events(look, function):
             if match := _TORN_DOWN.search(message):
                 yield Cleanup(by, at, f"{match[1]}, deleted {_plain(match[2])}")
             elif match := _SWEPT.search(message):
-                yield Cleanup(by, at, _swept(match, execution_id))
+                yield Cleanup(by, at, _swept(match, look.execution.id))
 
 
 def _swept(report: re.Match[str], execution_id: str) -> str:
@@ -75,15 +64,16 @@ def _swept(report: re.Match[str], execution_id: str) -> str:
     return f"{began}deleted {_plain(', '.join(deleted))}"
 
 
-def _events(
-    client: Any, function: str, execution_id: str, since: datetime, until: datetime | None
-) -> Iterator[tuple[datetime, str]]:
-    end = {"endTime": _ms(until + _LOOKED_AFTER)} if until else {}
-    pages = client.get_paginator("filter_log_events").paginate(
-        logGroupName=f"/aws/lambda/{function}",
-        startTime=_ms(since),
-        filterPattern=f'"{execution_id}"',
-        **end,
+def _events(look: Look, function: str) -> Iterator[tuple[datetime, str]]:
+    pages = (
+        look.place.target.client("logs")
+        .get_paginator("filter_log_events")
+        .paginate(
+            logGroupName=f"/aws/lambda/{function}",
+            startTime=_ms(look.execution.started_at or look.now),
+            endTime=_ms((look.ended_at or look.now) + _LOOKED_AFTER),
+            filterPattern=f'"{look.execution.id}"',
+        )
     )
     try:
         for page in pages:
@@ -107,12 +97,15 @@ _DENIED = ("AccessDenied", "AuthorizationError", "UnauthorizedOperation")
 """What error codes of a refusal by policies begin with."""
 
 
-def calls_in(log: Path, prefix: str, since: datetime, until: datetime) -> list[dict[str, Any]]:
-    """Return how often each role whose name has `prefix` made each call, the denied first: an
-    organisation's prefix may stand before it.
-
-    The log is requests.jsonl of a shoal-local; on AWS calls are in CloudTrail, which is not read.
+def calls_of(look: Look) -> list[dict[str, Any]] | None:
+    """Return how often each role of the pipeline made each call, the denied first; None on AWS,
+    where calls are in CloudTrail, which is not read.
     """
+    log, since = look.place.requests, look.execution.started_at or look.now
+    if log is None or not log.exists():
+        return None
+    prefix = f"{look.place.pipeline.name}-"  # an organisation's may stand before it
+    until = (look.ended_at or look.now) + CLOCK_SLACK
     counts: Counter[tuple[bool, str, str]] = Counter()
     with log.open(encoding="utf-8") as lines:
         for entry in map(json.loads, lines):
@@ -181,10 +174,9 @@ def uses_of(
     for step in look.execution.steps:
         if job := jobs.get(step.name):
             for each in (*earlier_jobs(look, step, job), job):
-                unknown = Use(step.name, None, None, None, runs=False)
-                yield from _job_uses(look, step, each) if each else (unknown,)
+                yield from _job_uses(look, step, each) if each else (Use(step.name),)
         elif any(step.resource(kind) for kind in JOBS):
-            yield Use(step.name, None, None, None, not step.has_ended)
+            yield Use(step.name, runs=not step.has_ended)
         elif step.resource("Endpoint"):
             yield from _endpoint_uses(look, step, resources, cleanups)
 
@@ -337,10 +329,10 @@ class Use:
     """Instances that a step has used; None is what could not be read."""
 
     step: str
-    instance_type: str | None
-    instance_count: int | None
-    seconds: float | None
-    runs: bool
+    instance_type: str | None = None
+    instance_count: int | None = None
+    seconds: float | None = None
+    runs: bool = False
     """Whether they run still."""
 
 

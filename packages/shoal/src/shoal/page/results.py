@@ -79,13 +79,10 @@ def _hash(
 
 
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, int | float]:
-    values = {
-        name: metric.get("value") for name, metric in metrics.items() if isinstance(metric, dict)
-    }
     numbers = {
-        name: value
-        for name, value in values.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
+        name: metric["value"]
+        for name, metric in metrics.items()
+        if isinstance(metric, dict) and type(metric.get("value")) in (int, float)
     }
     for name, value in numbers.items():
         if not abs(value) <= sys.float_info.max:  # of NaN too, which is neither less nor more
@@ -94,15 +91,12 @@ def _numbers(metrics: Mapping[str, Any]) -> dict[str, int | float]:
 
 
 def evaluation_of(target: Target, execution: Execution) -> Evaluation:
-    """Return the evaluation.json that the processing job wrote to S3.
-
-    Raises ShoalError if there is none, ValueError if it has another form.
-    """
+    """Return the evaluation; raise ShoalError if there is none, ValueError for another form."""
     return Evaluation.of(evaluation_text(target, execution))
 
 
 def evaluation_text(target: Target, execution: Execution) -> bytes:
-    """Return the bytes of that evaluation.json; raise ShoalError if there is none."""
+    """Return the evaluation.json that the job wrote to S3; raise ShoalError if there is none."""
     step = execution.step(step_names.EVALUATE)
     arn = step.resource("ProcessingJob") if step else None
     if step is None or arn is None:

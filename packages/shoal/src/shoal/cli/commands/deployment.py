@@ -92,10 +92,7 @@ def deploying(session: Session) -> Iterator[View]:
 
 @contextmanager
 def reporting_unfinished_work(session: Session) -> Iterator[None]:
-    """Report what CloudFormation goes on doing after an interruption or a deadline.
-
-    Then only the CLI has ended: CloudFormation ends what it has begun.
-    """
+    """Report what CloudFormation goes on doing when an interruption or a deadline ends the CLI."""
     try:
         yield
     except (KeyboardInterrupt, CommandError) as error:
@@ -133,10 +130,7 @@ def _rollout_s(session: Session) -> float:
 
 
 def report_serving(session: Session) -> None:
-    """Print the endpoint, and the stack of a release that is no longer pinned.
-
-    The CLI deletes no stack that has left the checkout.
-    """
+    """Print the endpoint, and the stack of a release that is no longer pinned: the CLI keeps it."""
     if endpoint := serving.live_endpoint(session.target, session.names.serving_endpoint):
         tell(f"serving: {endpoint}", serving=[str(endpoint)])
     stack = session.names.stack("serving")

@@ -94,10 +94,7 @@ def up(
 
 
 def _images(environments: Sequence[Environment]) -> dict[str, str]:
-    """Return runtimes by patterns of images.
-
-    Raises UsageError where two environments use the same pattern for different runtimes.
-    """
+    """Return runtimes by patterns of images; raise UsageError where two environments differ."""
     images: dict[str, str] = {}
     for environment in environments:
         for pattern, runtime in environment.local.runtimes.items():

@@ -169,8 +169,8 @@ def show(session: Session) -> None:
         states = (_state(each.paused), _state(each.paused_in_file))
         rows.append((each.name, each.pipeline, each.expression, each.time_zone, *states))
     tell("\n".join(columns(rows)), schedules=schedules)
-    _warn(session, [each for each in schedules if each.differs])
     for each in schedules:
+        _warn(session, each)
         if each.is_silent:
             tell(
                 f"{each.name}: it is active, and its alarm tells nobody; run `shoal schedule resume"
@@ -184,7 +184,7 @@ def show(session: Session) -> None:
 @_answers
 def pause(session: Session, name: str) -> None:
     """Let the schedule NAME of ENV start nothing until it is resumed. What runs goes on."""
-    _change(session, name, True)
+    _change(session, name, paused=True)
 
 
 @schedule.command()
@@ -193,7 +193,7 @@ def pause(session: Session, name: str) -> None:
 @_answers
 def resume(session: Session, name: str) -> None:
     """Let the schedule NAME of ENV start executions again, from its next time on."""
-    _change(session, name, False)
+    _change(session, name, paused=False)
 
 
 def _all(session: Session) -> list[Schedules]:
@@ -201,30 +201,27 @@ def _all(session: Session) -> list[Schedules]:
     return [Schedules(each.target, each.names) for each in session.pipelines]
 
 
-def _change(session: Session, name: str, paused: bool) -> None:
+def _change(session: Session, name: str, *, paused: bool) -> None:
     first, *others = _all(session)
     owner = next((each for each in others if name in each.deployed()), first)
     schedule = owner.set_paused(name, paused)
     tell(f"schedule {name}: {_state(schedule.paused)}", schedules=[schedule])
-    _warn(session, [schedule] if schedule.differs else [])
+    _warn(session, schedule)
 
 
-def _warn(session: Session, differing: list[LiveSchedule]) -> None:
-    """Say where live schedules differ from the file.
+def _warn(session: Session, schedule: LiveSchedule) -> None:
+    """Say where a live schedule differs from the file.
 
     CloudFormation compares templates, so neither `shoal diff` nor a deployment sees what changed
     outside it.
     """
-    for each in differing:
-        file = environment_file(session.environment.name)
-        says = (
-            f"says `paused: {'true' if each.paused_in_file else 'false'}`"
-            if each.paused_in_file is not None
-            else "has no such schedule"
-        )
+    in_file = schedule.paused_in_file
+    if schedule.paused != in_file:
+        says = "has no such schedule" if in_file is None else f"says `paused: {in_file}`".lower()
         tell(
-            f"{each.name}: live it is {_state(each.paused)}, and {file} {says}; a deployment leaves"
-            " it so until its lines there change"
+            f"{schedule.name}: live it is {_state(schedule.paused)}, and"
+            f" {environment_file(session.environment.name)} {says}; a deployment leaves it so until"
+            " its lines there change"
         )
 
 
