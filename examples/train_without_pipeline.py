@@ -223,12 +223,6 @@ print("by:      ", answer["model"]["training_job_name"])
 
 # %%
 cleanup.close()
-print(
-    "endpoints left:",
-    [each.endpoint_name for each in Endpoint.get_all(name_contains=job, session=boto)],
-)
-print(
-    "configurations left:",
-    [each.endpoint_config_name for each in EndpointConfig.get_all(name_contains=job, session=boto)],
-)
-print("models left:", [each.model_name for each in Model.get_all(name_contains=job, session=boto)])
+for kind in (Endpoint, EndpointConfig, Model):
+    left = [each.get_name() for each in kind.get_all(name_contains=job, session=boto)]
+    print(f"{kind.__name__} left:", left)

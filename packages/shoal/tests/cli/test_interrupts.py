@@ -13,7 +13,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from shoal.cli.commands.deployment import reporting_unfinished_work
+from shoal.cli.commands.deployment import deploying
 from shoal.cli.main import interrupted_once, shoal
 from shoal.errors import CommandError
 from shoal.verbs.workspace import Workspace
@@ -92,14 +92,14 @@ def test_an_interrupted_one_goes_on(released: Checkout, capsys: pytest.CaptureFi
     body = json.dumps({"Resources": {"One": slow(session.target, until)}})
     capsys.readouterr()
     cloudformation.create_stack(StackName=stack, TemplateBody=body)
-    with pytest.raises(KeyboardInterrupt), interrupted_once(), reporting_unfinished_work(session):
+    with pytest.raises(KeyboardInterrupt), interrupted_once(), deploying(session):
         os.kill(os.getpid(), signal.SIGTERM)
     lines = capsys.readouterr().err.splitlines()
     until.touch()
     waiter = cloudformation.get_waiter("stack_create_complete")
     waiter.wait(StackName=stack, WaiterConfig={"Delay": 1})
     at_its_deadline = CommandError("cdk deploy", None, [], released.root)
-    with pytest.raises(CommandError), reporting_unfinished_work(session):
+    with pytest.raises(CommandError), deploying(session):
         raise at_its_deadline
     delete_stack(session.target, stack)
     again = (
@@ -109,7 +109,7 @@ def test_an_interrupted_one_goes_on(released: Checkout, capsys: pytest.CaptureFi
     assert lines == [f"CloudFormation goes on: stack {stack} is CREATE_IN_PROGRESS", again]
     assert capsys.readouterr().err.splitlines() == [again]
     by_itself = CommandError("cdk deploy", 1, [], released.root)
-    with pytest.raises(CommandError), reporting_unfinished_work(session):
+    with pytest.raises(CommandError), deploying(session):
         raise by_itself
     assert capsys.readouterr().err == ""
 

@@ -249,7 +249,7 @@ def line(text: str, seconds: float, stream: str = "job/algo-1-1795489693") -> Lo
 def log_of(lines: Iterable[LogLine]) -> StepLog:
     """Return the log of a training that prints its loss, and has failed."""
     metrics = {"train:loss": Metric(regex="loss=([0-9.]+)")}
-    log = StepLog(BEGAN, metrics, causes=CauseSearch())
+    log = StepLog(BEGAN, metrics, CauseSearch())
     for each in lines:
         log.add(each)
     return log

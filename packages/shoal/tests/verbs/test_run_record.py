@@ -256,7 +256,7 @@ def test_a_run_that_is_stopping_needs_no_stop(status: str, verb: str) -> None:
 def test_the_run_in_mlflow_is_that_of_the_jobs_own_server(
     server: str, line: str, at: str | None
 ) -> None:
-    log = StepLog(BEGAN)
+    log = StepLog(BEGAN, {})
     for text in (line, f"View experiment at: {MLFLOW}/#/experiments/1"):
         log.add(LogLine("job/algo-1-1795489693", BEGAN, text))
     look = look_at()

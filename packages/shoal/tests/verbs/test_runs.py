@@ -119,11 +119,13 @@ def test_a_list_has_only_the_parameters_that_differ() -> None:
         row("a", Epochs="1", Seed="1", Data="s3://bucket/datasets/mnist/train"),
         row("b", Epochs="2", Seed="1"),
     ]
-    assert history.differing_parameters(rows) == {
-        "Epochs": {"a": "1", "b": "2"},
-        "Data": {"a": ".../datasets/mnist/train", "b": ""},
-    }
-    assert history.differing_parameters(rows[:1]) == {}
+    assert history.differing_parameters(rows) == ["Epochs", "Data"]
+    assert history.differing_parameters(rows[:1]) == []
+    assert [history.end_of(each) for each in rows[0]["parameters"].values()] == [
+        "1",
+        "1",
+        ".../datasets/mnist/train",
+    ]
 
 
 def test_a_run_is_over_when_all_it_made_is_known_to_be_gone() -> None:

@@ -31,12 +31,10 @@ _option = click.option(
 )
 
 
-def answers(
-    version: int = 1, /, *, or_run: bool = False, **facts: Any
-) -> Callable[[_Command], _Command]:
+def answers(*, or_run: bool = False, **facts: Any) -> Callable[[_Command], _Command]:
     """Give a command `--json`, for a document with these facts (`or_run`: and those of run.json).
 
-    What was not told is null or empty. A change that is no addition takes another `version`.
+    What was not told is null or empty. A change that is no addition takes another number.
     """
 
     def declare(command: _Command) -> _Command:
@@ -47,7 +45,7 @@ def answers(
                 command(*arguments, **options)
                 return
             context = click.get_current_context()
-            name = f"shoal/{'-'.join(context.command_path.split()[1:])}/{version}"
+            name = f"shoal/{'-'.join(context.command_path.split()[1:])}/1"
             context.meta[_FACTS] = {"schema": name} | {each: _empty(facts[each]) for each in facts}
             try:
                 with redirect_stdout(sys.stderr):
@@ -56,15 +54,15 @@ def answers(
                 if is_answer(sys.exception()):
                     click.echo(json_text(context.meta[_FACTS], indent=2))
 
-        answering.schema = partial(schema_of, version, facts, or_run)  # type: ignore[attr-defined]
+        answering.schema = partial(schema_of, facts, or_run)  # type: ignore[attr-defined]
         return answering  # type: ignore[return-value]
 
     return declare
 
 
-def schema_of(version: int, facts: Mapping[str, Any], or_run: bool, verb: str) -> dict[str, Any]:
+def schema_of(facts: Mapping[str, Any], or_run: bool, verb: str) -> dict[str, Any]:
     """Return the JSON schema of a verb's document, or of another with these facts."""
-    name = Literal[f"shoal/{verb}/{version}"]  # type: ignore[valid-type]
+    name = Literal[f"shoal/{verb}/1"]  # type: ignore[valid-type]
     form = TypedDict(verb, {"schema": name, **facts})  # type: ignore[misc]
     form.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
     schema = TypeAdapter(form).json_schema()

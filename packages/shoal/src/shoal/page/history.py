@@ -59,23 +59,15 @@ def gate_of(row: Mapping[str, Any]) -> str:
     return "missed" if False in passed else "unknown" if None in passed else "passed"
 
 
-def differing_parameters(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """Return the parameters that are not the same in all rows: name -> run -> value in a list.
-
-    Of a long value, such as a URI, only the end is kept, where two URIs usually differ.
-    """
+def differing_parameters(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the names of the parameters that are not the same in all rows."""
     names = dict.fromkeys(name for row in rows for name in row["parameters"])
-    values = {name: {row["run"]: row["parameters"].get(name) for row in rows} for name in names}
-    return {
-        name: {run: _end_of(value) for run, value in of_runs.items()}
-        for name, of_runs in values.items()
-        if len({*of_runs.values()}) > 1
-    }
+    return [name for name in names if len({row["parameters"].get(name) for row in rows}) > 1]
 
 
-def _end_of(value: str | None) -> str:
-    text = value or ""
-    return text if len(text) <= _MAX_VALUE else f"...{text[3 - _MAX_VALUE :]}"
+def end_of(value: str) -> str:
+    """Return a parameter's value in a list: of a long one the end, where URIs usually differ."""
+    return value if len(value) <= _MAX_VALUE else f"...{value[3 - _MAX_VALUE :]}"
 
 
 def is_over(run: Record) -> bool:

@@ -233,10 +233,10 @@ def _step(
 
 def _log(look: Look, step: Step) -> StepLog | None:
     """Return what is shown of a step's log; None of a step that has printed nothing."""
-    known = progress_metrics(look.place.metrics) if step.type == "Training" else None
+    known = progress_metrics(look.place.metrics) if step.type == "Training" else {}
     own = step.failure_reason if step.type == "Lambda" else ""  # runs share a function's log
     causes = CauseSearch(own) if step.status == "Failed" else None
-    log = StepLog(look.execution.started_at or look.now, known, causes=causes)
+    log = StepLog(look.execution.started_at or look.now, known, causes)
     with look.noting(f"log of {step.name}"):
         for line in lines_of(look.place.target, step):
             log.add(line)

@@ -91,9 +91,7 @@ class CauseSearch:
     """
 
     def __init__(self, reason: str = "") -> None:
-        """With the failure `reason` of a function, whose log is of all runs, only an error whose
-        message is in it counts.
-        """
+        """With a function's failure `reason`, whose log is of all runs, only errors in it count."""
         self._reason = reason
         self._earliest: dict[int, tuple[datetime, Cause]] = {}
         self._object: re.Match[str] | None = None
@@ -272,14 +270,10 @@ class StepLog:
     """What a page shows of a log whose lines are added one by one."""
 
     def __init__(
-        self,
-        began: datetime,
-        metrics: Mapping[str, Metric] | None = None,
-        *,
-        causes: CauseSearch | None = None,
+        self, began: datetime, metrics: Mapping[str, Metric], causes: CauseSearch | None = None
     ) -> None:
         """`metrics` are a training's; `causes` of a step that has failed."""
-        self.curves = Curves(metrics or {}, began)
+        self.curves = Curves(metrics, began)
         self.causes = causes
         self._count = 0
         self._lines: list[LogLine] = []

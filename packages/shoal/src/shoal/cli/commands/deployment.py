@@ -83,18 +83,12 @@ def _warn(notice: str) -> None:
 
 @contextmanager
 def deploying(session: Session) -> Iterator[View]:
-    """Yield the view of a deployment; what goes on without it is said below the view, which
-    overwrites what is printed while it is drawn.
+    """Yield the view of a deployment. Where an interruption or a deadline ends the CLI, say below
+    the view, which overwrites what is printed while it is drawn, what CloudFormation goes on doing.
     """
-    with reporting_unfinished_work(session), open_view() as view:
-        yield view
-
-
-@contextmanager
-def reporting_unfinished_work(session: Session) -> Iterator[None]:
-    """Report what CloudFormation goes on doing when an interruption or a deadline ends the CLI."""
     try:
-        yield
+        with open_view() as view:
+            yield view
     except (KeyboardInterrupt, CommandError) as error:
         if not isinstance(error, CommandError) or error.exit_code is None:  # the CLI's deadline
             _report_unfinished_work(session)

@@ -62,14 +62,11 @@ def invoke(
         requests = load_workload(session.environment.workload, session.workspace.root).requests
         if not requests:
             raise UsageError("give --body FILE: the workload has no request of its own")
-        request = requests[0]
-        body = workload_folder(session.environment.workload, session.workspace.root) / request.body
-        content_type = content_type or request.content_type
+        first = requests[0]
+        body = workload_folder(session.environment.workload, session.workspace.root) / first.body
+        content_type = content_type or first.content_type
     kind = content_type or _TYPES.get(body.suffix, "application/octet-stream")
-    if stream:
-        for part in stream_answer(session.target, name, body.read_bytes(), kind, accept):
-            tell(part, nl=False, endpoint=name, parts=[part.decode(errors="replace")])
-        return
-    answer = send(session.target, name, body.read_bytes(), kind, accept)
-    text = answer.decode(errors="replace")
-    tell(answer, nl=not answer.endswith(b"\n"), endpoint=name, parts=[text])
+    request = session.target, name, body.read_bytes(), kind, accept
+    for part in stream_answer(*request) if stream else (send(*request),):
+        ends_line = stream or part.endswith(b"\n")
+        tell(part, nl=not ends_line, endpoint=name, parts=[part.decode(errors="replace")])

@@ -40,7 +40,7 @@ def docs(page: str | None) -> None:
             for name, command in verbs(group_of_all())
             if hasattr(command.callback, "schema")
         }
-        schemas["error"] = schema_of(1, {"error": dict[str, str | int]}, False, "error")
+        schemas["error"] = schema_of({"error": dict[str, str | int]}, False, "error")
         text = json.dumps(schemas, indent=2)
         tell(text, text=text, schemas=schemas)
         return

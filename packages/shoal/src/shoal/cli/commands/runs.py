@@ -64,7 +64,7 @@ def _table_of_results(
             _number(row["version"]),
             (row["commit"] or "")[:12],
             "unknown" if row["usd"] is None else f"${row['usd']:,.4f}",
-            *(of_runs[row["run"]] for of_runs in parameters.values()),
+            *(history.end_of(row["parameters"].get(name, "")) for name in parameters),
         )
         for row in rows
     ]
