@@ -9,17 +9,7 @@ from datetime import datetime
 from rich.console import Console
 from rich.text import Text
 
-from shoal.aws.events import (
-    Detail,
-    Event,
-    ExecutionChanged,
-    Note,
-    PhaseEnded,
-    PhaseStarted,
-    Planned,
-    Trained,
-    Transferred,
-)
+from shoal.aws import events
 from shoal.aws.execution import Execution
 from shoal.aws.metrics import Metrics, Parts, trained_text
 from shoal.settings.parsing.errors import one_line
@@ -40,28 +30,28 @@ class View:
         self._next_progress_at: dict[Hashable, float] = {}
         self._trained_by: Parts | None = None
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: events.Event) -> None:
         match event:
-            case PhaseStarted(name):
+            case events.PhaseStarted(name):
                 self._print(f"{name} ...")
                 self._show(name)
-            case PhaseEnded(name, seconds, failed):
+            case events.PhaseEnded(name, seconds, failed):
                 self._print(f"{name}: {'FAILED' if failed else 'done'} after {seconds:.1f} s")
-            case Note(text):
+            case events.Note(text):
                 self._print(text)
-            case Planned(steps):
+            case events.Planned(steps):
                 self._print(f"steps: {' -> '.join(name for name, _ in steps)}")
-            case Transferred(name, done, total):
-                kind = (name, "end") if done == total else Transferred
+            case events.Transferred(name, done, total):
+                kind = (name, "end") if done == total else "sent"
                 unit, size = ("MB", 1e6) if total >= 1e6 else ("kB", 1e3)
                 self._progress(
                     f"sent {done / size:.1f} of {total / size:.1f} {unit} ({name})", kind
                 )
-            case ExecutionChanged(execution):
+            case events.ExecutionChanged(execution):
                 self._print_steps(execution)
-            case Trained(step, metrics):
+            case events.Trained(step, metrics):
                 self._train(step, metrics)
-            case Detail(text):
+            case events.Detail(text):
                 self._show(text)
 
     def _print_steps(self, execution: Execution) -> None:
