@@ -38,7 +38,7 @@ def judged(root: Path, script: str, hyperparameters: dict[str, Any]) -> list[str
     """Return the problems of a script with these hyperparameters."""
     (root / "train.py").write_text(script, encoding="utf-8")
     training = Training(source_dir=".", hyperparameters=hyperparameters)
-    return [problem.message for problem in option_problems(training, "train.py", root)]
+    return [problem.message for problem in option_problems(training, root)]
 
 
 def words_of(hyperparameters: dict[str, Any]) -> list[str]:
@@ -99,7 +99,7 @@ def test_what_cannot_be_read_is_a_risk_where_it_matters(
     script = f"{START}parser.add_argument({add})\n"
     assert judged(tmp_path, script, {"amp": value}) == []
     training = Training(source_dir=".", hyperparameters={"amp": value})
-    risks = list(option_risks(training, "train.py", tmp_path))
+    risks = list(option_risks(training, tmp_path))
     assert [risk in each for each in risks] == ([True] if risk else [])
 
 
@@ -137,12 +137,13 @@ REFUSED = rows(__file__, "script_options.yaml", "refused")
 
 def mistakes(hyperparameters: dict[str, str | int | float | bool]) -> list[str]:
     training = shipped(hyperparameters=hyperparameters)
-    return [problem.line("") for problem in option_problems(training, training.entry_point, ROOT)]
+    return [problem.line("") for problem in option_problems(training, ROOT)]
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=str)
 def test_every_shipped_script_has_options_that_are_read(script: Path) -> None:
-    parser = script_at(Training(source_dir=str(script.parent)), script.name, ROOT)
+    training = Training(source_dir=str(script.parent), entry_point=script.name)
+    parser = script_at(training, ROOT)
     names = {name for option in parser.options for name in option.names}
     assert {"--epochs", "--batch-size", "--learning-rate", "--seed"} <= names
     assert parser.knows_all
@@ -181,7 +182,7 @@ def test_options_are_read_from_loops_and_from_calls_by_another_name(
 ) -> None:
     folder = "training_code/language/pytorch"
     training = Training(source_dir=folder, hyperparameters={name: value})
-    mistakes = [problem.message for problem in option_problems(training, "train.py", ROOT)]
+    mistakes = [problem.message for problem in option_problems(training, ROOT)]
     assert [message in mistake for mistake in mistakes] == ([True] if message else [])
 
 
@@ -196,4 +197,4 @@ def test_an_option_is_known_by_each_of_its_names(tmp_path: Path, name: str) -> N
 def test_a_script_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("raise SystemExit")
     training = Training(source_dir="mine", hyperparameters={"anything": 1})
-    assert list(option_problems(training, "train.py", tmp_path)) == []
+    assert list(option_problems(training, tmp_path)) == []

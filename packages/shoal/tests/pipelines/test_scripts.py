@@ -211,7 +211,7 @@ def test_the_workloads_of_the_checkout_and_of_new_name_it(tmp_path: Path) -> Non
         folders.add(tmp_path / "training_code" / kind / "pytorch")
     for folder in folders:
         training = Training(source_dir=str(folder), spot=True, max_wait_s=3600)
-        assert list(checkpoint_problems(training, "train.py", folder)) == [], folder
+        assert list(checkpoint_problems(training, folder)) == [], folder
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from shoal.launch.image_uri import AwsImage, aws_image
 from shoal.settings.frameworks import Framework
 from shoal.settings.organisation import PackageIndex
 from shoal.settings.parsing.errors import Problem, Risk
-from shoal.settings.parsing.plain_files import python_files
+from shoal.settings.parsing.plain_files import python_files, text_of
 from shoal.settings.parsing.yaml_file import read_table
 from shoal.settings.settings import Collective, Strategy, Training
 
@@ -47,7 +47,7 @@ class SourceCode:
     def says(self, word: str) -> bool:
         """Return whether a Python file of it, or a shared one that it imports, has the word."""
         files = python_files(self.folder).values() if self.folder else []
-        return any(word in file.read_text(encoding="utf-8", errors="replace") for file in files)
+        return any(word in text_of(file) for file in files)
 
     def installs(self, requirement: str) -> bool:
         """Return whether requirements.txt has the package of `requirement` (`tf_keras~=2.21.0`)."""
@@ -60,9 +60,7 @@ def read_source(root: Path | None, training: Training) -> SourceCode:
         return SourceCode()
     folder = root / training.source_dir
     requirements = folder / REQUIREMENTS
-    text = (
-        requirements.read_text(encoding="utf-8", errors="replace") if requirements.is_file() else ""
-    )
+    text = text_of(requirements) if requirements.is_file() else ""
     lines = [line.strip() for line in text.splitlines()]
     # An index is needed for lines that are neither a comment nor a path of the folder.
     needed = [
@@ -87,14 +85,9 @@ def _recipe(root: Path, training: Training) -> str | None:
     folder = recipes.folder(name, root) if name in recipes.names() else None
     if folder is None or not folder.is_dir():
         return None
-    texts = (
-        path.read_text(encoding="utf-8", errors="replace")
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    )
-    return "\n".join(
-        line for text in texts for line in text.splitlines() if not line.lstrip().startswith("#")
-    )
+    texts = (text_of(path) for path in sorted(folder.rglob("*")) if path.is_file())
+    lines = (line for text in texts for line in text.splitlines())
+    return "\n".join(line for line in lines if not line.lstrip().startswith("#"))
 
 
 def _names(text: str) -> frozenset[str]:

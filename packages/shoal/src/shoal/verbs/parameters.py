@@ -46,7 +46,7 @@ def check_values(environment: Environment, parameters: Mapping[str, str], root: 
         return
     training = environment.training
     try:
-        script = script_at(training, training.entry_point, root)
+        script = script_at(training, root)
     except (SyntaxError, ValueError):  # being edited: what runs was deployed, and could be read
         script = Script(training.entry_point)
     for name, value in parameters.items():

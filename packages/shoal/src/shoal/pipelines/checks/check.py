@@ -56,40 +56,35 @@ def check(
         if each := list(problems):
             raise ConfigError(file, each, where)
 
-    refuse(_before_launch(environment, root))
     try:
+        refuse(_before_launch(environment, root))
         launch = launch_of(environment, root)
-        entry_point = launch.entry_point
-        refuse(scripts.problems(environment, entry_point, root))
-        if environment.pipeline is None:
-            refuse(scripts.lacks(environment, entry_point, root, STEPS))
+        if root:
+            refuse(scripts.unreadable(environment, root))
+        if root and environment.pipeline is None:
+            refuse(scripts.lacks(environment, root, STEPS))
         stacks = placeholder_infrastructure(environment)
         definition = definition_of(environment, stacks, launch, root)
         steps = standard_steps(environment, stacks, launch, root, definition)
-        if environment.pipeline is not None:
-            refuse(scripts.lacks(environment, entry_point, root, steps))
+        if root and environment.pipeline is not None:
+            refuse(scripts.lacks(environment, root, steps))
+        refuse(_index(environment, launch))
+        refuse(schedules.problems(environment, definition, scripts.script_at(training, root)))
+        if environment.pipeline is None:
+            refuse(instances.other_types(environment, definition, partial(check, root=root)))
+        own = list(_notices(environment, launch))
+        own += map(Risk, scripts.risks(environment, root, steps)) if root else ()
+        own += map(Risk, evaluation.risks(environment.evaluation.gates))
+        if root:
+            # it calls `check` without a root, which asks nothing of memory, so this ends
+            refuse(needs.problems(environment, root, check))
+            own += map(Risk, needs.risks(environment, root))
     except ConfigError as error:
-        raise type(error)(file, error.problems, where) from error
+        raise type(error)(error.file or file, error.problems, where) from error
     except DefinitionError as error:
         lines = [f"SageMaker would refuse {mistake}" for mistake in error.mistakes]
         advice = "correct the value it came from"
         raise ConfigError(file, [Problem("", line, advice) for line in lines]) from error
-    refuse(_unreachable_index(environment, launch))
-    refuse(_index(environment, launch))
-    script = scripts.script_at(training, launch.entry_point, root)
-    refuse(schedules.problems(environment, definition, script))
-    if environment.pipeline is None:
-        refuse(instances.other_types(environment, definition, partial(check, root=root)))
-    own = list(_notices(environment, launch))
-    own += map(Risk, scripts.risks(environment, launch.entry_point, root, steps))
-    own += map(Risk, evaluation.risks(environment.evaluation.gates))
-    if root:
-        try:
-            # it calls `check` without a root, which asks nothing of memory, so this ends
-            refuse(needs.problems(environment, root, check))
-            own += map(Risk, needs.risks(environment, root))
-        except ConfigError as error:
-            raise ConfigError(error.file or file, error.problems, where) from error
     return CheckResult(launch, definition, (*own, *launch.notices))
 
 
@@ -115,7 +110,7 @@ def _before_launch(environment: Environment, root: Path | None) -> Iterator[Prob
         serves=environment.endpoint is not None,
         keeps_files=training.keeps_files,
     )
-    yield from scripts.missing(environment, training.entry_point, root)
+    yield from scripts.missing(environment, root)
     # What a model without a network cannot do (SageMaker developer guide, "Serverless Inference",
     # feature exclusions; where a container would download its model).
     endpoint, serving = environment.endpoint, environment.serving
@@ -199,14 +194,34 @@ def _notices(environment: Environment, launch: Launch) -> Iterator[str]:
 
 
 def _index(environment: Environment, launch: Launch) -> Iterator[Problem]:
-    """Yield where requirements would not come from the organisation's index, or serving's would
-    not: AWS's serving images install code/requirements.txt without asking who asks.
+    """Yield where a requirements.txt has no way to a package index, would not come from the
+    organisation's, or serving's would not: AWS's serving images install code/requirements.txt
+    without asking who asks.
+
+    The toolkit runs `pip install -r requirements.txt` in the container, which is in the VPC.
+    Source: SageMaker developer guide, "Give SageMaker AI Training Jobs Access to Resources in Your
+    Amazon VPC". On shoal-local a job has this machine's network.
     """
     case, key = launch.case, "organisation.package_index"
-    if environment.organisation.package_index is None or not case.code.needs_index:
+    if not case.code.needs_index:
         return
-    endpoint, advice = environment.endpoint, "put wheels into the folder and write --no-index and"
-    advice += " --find-links for them in requirements.txt, or install the packages in an image"
+    wheels = "put wheels into the folder and write --no-index and --find-links for them"
+    if environment.organisation.package_index is None:
+        if environment.target is Target.AWS and not environment.network.has_way:
+            message = (
+                "has a requirements.txt, which every instance installs at the start of a job, and"
+                " from this VPC there is no way to a package index: the job would fail after its"
+                " instances were started"
+            )
+            advice = (
+                f"{wheels}, install the packages in an image (training.build_image), name"
+                f" {key}, or set network.nat: true"
+            )
+            place, related = case.training.source_dir, ("network.nat",)
+            yield Problem("training.source_dir", message, advice, place, related)
+        return
+    endpoint = environment.endpoint
+    advice = f"{wheels} in requirements.txt, or install the packages in an image"
     if not watch.starts(case.training, case.code):
         message = (
             "is for scripts in images of Python 3.9 or later, and what this one starts as a module"
@@ -221,25 +236,3 @@ def _index(environment: Environment, launch: Launch) -> Iterator[Problem]:
             " would install"
         )
         yield Problem(key, message, f"{advice} (endpoint.build_image)")
-
-
-def _unreachable_index(environment: Environment, launch: Launch) -> Iterator[Problem]:
-    """The toolkit runs `pip install -r requirements.txt` in the container, which is in the VPC.
-
-    Source: SageMaker developer guide, "Give SageMaker AI Training Jobs Access to Resources in Your
-    Amazon VPC". On shoal-local a job has this machine's network.
-    """
-    network, source_dir = environment.network, environment.training.source_dir
-    has_way = network.has_way or environment.organisation.package_index
-    if environment.target is Target.AWS and launch.case.code.needs_index and not has_way:
-        message = (
-            "has a requirements.txt, which every instance installs at the start of a job, and from"
-            " this VPC there is no way to a package index: the job would fail after its instances"
-            " were started"
-        )
-        advice = (
-            "put wheels into the folder and write --no-index and --find-links for them, install the"
-            " packages in an image (training.build_image), name organisation.package_index, or set"
-            " network.nat: true"
-        )
-        yield Problem("training.source_dir", message, advice, source_dir, ("network.nat",))

@@ -21,6 +21,7 @@ from shoal.settings.parsing.plain_files import (
     modules_of,
     packed_files,
     python_files,
+    text_of,
     tree_of,
 )
 from shoal.settings.sections.release import ENTRY_POINT
@@ -40,8 +41,8 @@ _WORDS = {
 """Words of the contract, and the step of Shoal's pipeline that needs each."""
 
 
-def missing(environment: Environment, entry_point: str, root: Path | None) -> Iterator[Problem]:
-    """Yield the files that the repository at `root` lacks; `entry_point` is what would train."""
+def missing(environment: Environment, root: Path | None) -> Iterator[Problem]:
+    """Yield the files that the repository at `root` lacks."""
     if root is None:
         return
     source_dir = environment.training.source_dir
@@ -56,45 +57,39 @@ def missing(environment: Environment, entry_point: str, root: Path | None) -> It
         advice = "give a folder of the repository"
         yield Problem("training.source_dir", "there is no such folder", advice, source_dir)
     else:
-        for key, script in _scripts(environment, entry_point):
+        for key, script in _scripts(environment):
             if not (root / source_dir / script).is_file():
                 message = f"there is no such file in {source_dir}"
                 yield Problem(key, message, "write it, or name one that is there", script)
 
 
-def problems(environment: Environment, entry_point: str, root: Path | None) -> Iterator[Problem]:
-    """Yield the scripts that are missing or that Python cannot read; `entry_point` is the one that
-    trains.
-    """
-    if root is None:
-        return
-    folder, scripts = root / environment.training.source_dir, _scripts(environment, entry_point)
-    yield from list(missing(environment, entry_point, root)) or dict.fromkeys(
-        each for key, script in scripts for each in _unreadable(key, folder, script)
-    )
+def unreadable(environment: Environment, root: Path) -> Iterator[Problem]:
+    """Yield the scripts, and modules of their folder that they import, that Python cannot read."""
+    folder, modules = root / environment.training.source_dir, dict[Path, None]()
+    for key, script in _scripts(environment):
+        if mistake := mistake_in_python(folder / script):
+            yield Problem(key, mistake, "correct it", script)
+        else:
+            modules |= dict.fromkeys(modules_of(folder, script))
+    for module in modules:
+        if mistake := mistake_in_python(module):
+            yield Problem("training.source_dir", f"{module.name}: {mistake}", "correct it")
 
 
-def lacks(
-    environment: Environment, entry_point: str, root: Path | None, steps: Collection[str]
-) -> Iterator[Problem]:
+def lacks(environment: Environment, root: Path, steps: Collection[str]) -> Iterator[Problem]:
     """Yield what the scripts, which can be read, lack for the steps of Shoal's own pipeline that
     run.
     """
-    if root is None:
-        return
-    problems = list(_lacks(environment, entry_point, root, steps))
+    problems = list(_lacks(environment, root, steps))
     yield from problems
     if not problems and "Train" in steps:
-        yield from option_problems(environment.training, entry_point, root)
-        yield from checkpoint_problems(environment.training, entry_point, root)
+        yield from option_problems(environment.training, root)
+        yield from checkpoint_problems(environment.training, root)
 
 
-def _lacks(
-    environment: Environment, entry_point: str, root: Path, steps: Collection[str]
-) -> Iterator[Problem]:
+def _lacks(environment: Environment, root: Path, steps: Collection[str]) -> Iterator[Problem]:
     folder, evaluation = root / environment.training.source_dir, environment.evaluation.entry_point
-    scripts = zip(("Train", "Evaluate"), _scripts(environment, entry_point), strict=True)
-    for step, (key, script) in scripts:
+    for step, (key, script) in zip(("Train", "Evaluate"), _scripts(environment), strict=True):
         if step in steps and not _starts_something(folder, script):
             message = "calls nothing: a job with it would end at once, without a result"
             advice = 'end it with `if __name__ == "__main__":` and a call'
@@ -124,14 +119,11 @@ def _lacks(
         yield Problem("training.source_dir", message, f"write it; see {PAGE}", source_dir)
 
 
-def risks(
-    environment: Environment, entry_point: str, root: Path | None, steps: Collection[str]
-) -> Iterator[str]:
+def risks(environment: Environment, root: Path, steps: Collection[str]) -> Iterator[str]:
     """Yield what the scripts seem to lack for the steps of Shoal's own pipeline that run."""
-    if root is None:
-        return
-    source_dir, training = environment.training.source_dir, environment.training
-    text = "\n".join(map(_text, python_files(root / source_dir).values()))
+    training = environment.training
+    source_dir, entry_point = training.source_dir, training.entry_point
+    text = "\n".join(map(text_of, python_files(root / source_dir).values()))
     words = [word for word, step in _WORDS.items() if step in steps]
     if unsaid := _unsaid(words, text):
         yield (
@@ -148,7 +140,7 @@ def risks(
             )
     if "Train" not in steps:
         return
-    yield from option_risks(training, entry_point, root)
+    yield from option_risks(training, root)
     file, channels = workload_file(environment.workload), environment.data.channels
     known = set(channels)
     if (root / file).is_file():
@@ -162,9 +154,9 @@ def risks(
         )
 
 
-def _scripts(environment: Environment, entry_point: str) -> tuple[tuple[str, str], ...]:
-    evaluation = environment.evaluation.entry_point
-    return ("training.entry_point", entry_point), ("evaluation.entry_point", evaluation)
+def _scripts(environment: Environment) -> tuple[tuple[str, str], ...]:
+    training, evaluation = environment.training.entry_point, environment.evaluation.entry_point
+    return ("training.entry_point", training), ("evaluation.entry_point", evaluation)
 
 
 def _unsaid(words: Iterable[str], text: str) -> list[str]:
@@ -176,9 +168,9 @@ def _text_with_modules(folder: Path, script: str) -> str:
     that says the file's name, or its package's. Comments count: a script may put a name together
     when it runs.
     """
-    text, rest = _text(folder / script), python_files(folder)
+    text, rest = text_of(folder / script), python_files(folder)
     while used := _named_in(text, rest):
-        text = "\n".join((text, *(_text(rest.pop(name)) for name in sorted(used))))
+        text = "\n".join((text, *(text_of(rest.pop(name)) for name in sorted(used))))
     return text
 
 
@@ -187,25 +179,11 @@ def _named_in(text: str, names: Iterable[str]) -> set[str]:
     return {each for each in names if not words.isdisjoint(each.removesuffix(".py").split("/"))}
 
 
-def _text(file: Path) -> str:
-    return file.read_text(encoding="utf-8", errors="replace")
-
-
-def _unreadable(key: str, folder: Path, script: str) -> Iterator[Problem]:
-    """Yield a problem if Python cannot read a script, or a module in its folder that it imports."""
-    if mistake := mistake_in_python(folder / script):
-        yield Problem(key, mistake, "correct it", script)
-        return
-    for module in modules_of(folder, script):
-        if mistake := mistake_in_python(module):
-            yield Problem("training.source_dir", f"{module.name}: {mistake}", "correct it")
-
-
 def _starts_something(folder: Path, script: str) -> bool:
     """Return whether a script does more than to import and define; one that only imports a module
     of its folder may start it so.
     """
-    body = tree_of((folder / script).read_text(encoding="utf-8")).body
+    body = tree_of(text_of(folder / script)).body
     defines = any(isinstance(node, _DEFINITIONS) for node in body)
     return any(map(_does_something, body)) or (not defines and bool(modules_of(folder, script)))
 
@@ -220,46 +198,45 @@ def _missing_options(folder: Path, script: str) -> list[str]:
     """Return the options that the pipeline gives to an evaluation that reads its own by argparse,
     and takes no others.
     """
-    files = (folder / script, *modules_of(folder, script))
-    own, *others = (file.read_text(encoding="utf-8") for file in files)
+    own, *others = map(text_of, (folder / script, *modules_of(folder, script)))
     if "ArgumentParser(" not in own or "parse_known_args" in own:
         return []
     text = "\n".join((own, *others))
     return [option for option in _EVALUATION_OPTIONS if option not in text]
 
 
-def script_at(training: Training, entry_point: str, root: Path | None) -> Script:
+def script_at(training: Training, root: Path | None) -> Script:
     """Return what the script and the modules of its folder that it imports take."""
-    folder = root / training.source_dir if root else None
-    if folder is None or not (folder / entry_point).is_file():
-        return Script(entry_point)
-    files = [folder / entry_point, *modules_of(folder, entry_point)]
-    return script_of(entry_point, tuple(file.read_text(encoding="utf-8") for file in files))
+    folder, script = (root or Path()) / training.source_dir, training.entry_point
+    if root is None or not (folder / script).is_file():
+        return Script(script)
+    files = [folder / script, *modules_of(folder, script)]
+    return script_of(script, tuple(map(text_of, files)))
 
 
-def option_problems(training: Training, entry_point: str, root: Path | None) -> Iterator[Problem]:
+def option_problems(training: Training, root: Path) -> Iterator[Problem]:
     """Yield the hyperparameters that the script does not know, or whose values it would refuse; if
     there are none, what it needs and does not get.
     """
-    script, words, is_right = script_at(training, entry_point, root), list[str](), True
+    script, words, is_right = script_at(training, root), list[str](), True
     if script.needs:
         message = f"needs {script.needs}, and SageMaker gives it `--name value` alone"
-        yield Problem("training.entry_point", message, "make options of them", entry_point)
+        yield Problem("training.entry_point", message, "make options of them", script.name)
     for name, value in training.hyperparameters.items():
         text = as_argument(as_sent(value))
         words += [word_of(name), text]
         if mistake := script.mistake_in(name, text):
             is_right = False
-            advice = f"give what {entry_point} takes, or leave it out"
+            advice = f"give what {script.name} takes, or leave it out"
             yield Problem(f"{_HYPERPARAMETERS}.{name}", mistake, advice, value)
     if is_right and (complaint := script.parse(*words)[2]):
-        message = f"{entry_point} would end at once: {complaint}"
+        message = f"{script.name} would end at once: {complaint}"
         yield Problem(_HYPERPARAMETERS, message, "give it what it takes, as `--name value` alone")
 
 
-def option_risks(training: Training, entry_point: str, root: Path | None) -> Iterator[str]:
+def option_risks(training: Training, root: Path) -> Iterator[str]:
     """Yield the values of which cannot be read what the script makes of them."""
-    script = script_at(training, entry_point, root)
+    script = script_at(training, root)
     for name, value in training.hyperparameters.items():
         text = as_argument(as_sent(value))
         for option in script.parse(word_of(name), text)[0]:
@@ -267,7 +244,7 @@ def option_risks(training: Training, entry_point: str, root: Path | None) -> Ite
             unread = option.unread & {"action", *(["type"] if is_unsure else [])}
             if unread:
                 yield (
-                    f"{_HYPERPARAMETERS}.{name} arrives as {text}: what {entry_point} makes of it"
+                    f"{_HYPERPARAMETERS}.{name} arrives as {text}: what {script.name} makes of it"
                     f" ({', '.join(sorted(unread))}) is not read"
                 )
 
@@ -282,41 +259,41 @@ _NAME = re.compile(r"checkpoint_?dir", re.IGNORECASE)
 _CONFIGURATION = {".cfg", ".ini", ".json", ".sh", ".toml", ".yaml", ".yml"}
 
 
-def checkpoint_problems(training: Training, entry_point: str, root: Path) -> Iterator[Problem]:
+def checkpoint_problems(training: Training, root: Path) -> Iterator[Problem]:
     """Refuse spot capacity, and more than LONG_S, where no script names the checkpoints' folder."""
     is_long = training.max_runtime_s > LONG_S
     if not (training.spot or is_long) or training.own_checkpoints:
         return
-    if _names_folder(training, entry_point, root / training.source_dir):
+    if _names_folder(training, root / training.source_dir):
         return
     key, why = "spot", "the job would begin again after each interruption"
     if not training.spot:
         key, why = "max_runtime_s", f"above {LONG_S} s (a day) a job that is stopped loses too much"
-    message = f"{why}, and nothing that {entry_point} runs names {FOLDER}, which SageMaker keeps"
+    names = f"nothing that {training.entry_point} runs names {FOLDER}, which SageMaker keeps"
     advice = (
         "save there after each epoch and read it at the start (training_code/common/checkpoint.py);"
         " where a package does that, set training.own_checkpoints: true"
     )
-    yield Problem(f"training.{key}", message, advice, getattr(training, key))
+    yield Problem(f"training.{key}", f"{why}, and {names}", advice, getattr(training, key))
 
 
-def _names_folder(training: Training, entry_point: str, folder: Path) -> bool:
+def _names_folder(training: Training, folder: Path) -> bool:
     given = (*training.hyperparameters.values(), *training.environment.values())
     if any(FOLDER in str(each) for each in given):
         return True
-    scripts = [folder / entry_point, *modules_of(folder, entry_point)]
+    scripts = [folder / training.entry_point, *modules_of(folder, training.entry_point)]
     # of what workloads share, the parser of options names the folder for those that save there
     own = [each for each in scripts if each.is_relative_to(folder)]
     if any(each.parts[-2:] == (PACKAGE, "checkpoint.py") for each in scripts):
         return True
     files = [each for each in packed_files(folder) if each.suffix in _CONFIGURATION]
-    return any(map(_is_named_in, own)) or any(FOLDER in _text(each) for each in files)
+    return any(map(_is_named_in, own)) or any(FOLDER in text_of(each) for each in files)
 
 
 def _is_named_in(script: Path) -> bool:
     """Return whether the code of a script names the folder, not its comments and docstrings."""
     try:
-        nodes = list(ast.walk(tree_of(_text(script))))
+        nodes = list(ast.walk(tree_of(text_of(script))))
     except (SyntaxError, ValueError):
         return False  # who reads the module says so
     prose = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}

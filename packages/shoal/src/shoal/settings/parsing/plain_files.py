@@ -108,7 +108,7 @@ def carried_folder(source_dir: Path) -> Path | None:
     if any((source_dir / own).exists() for own in (PACKAGE, f"{PACKAGE}.py")):
         return None
     scripts = source_dir.rglob("*.py")
-    return folder if any(_IMPORT.search(_text(script)) for script in scripts) else None
+    return folder if any(_IMPORT.search(text_of(script)) for script in scripts) else None
 
 
 def archive_files(source_dir: Path) -> dict[str, Path]:
@@ -132,7 +132,7 @@ def python_files(source_dir: Path) -> dict[str, Path]:
     folder = carried_folder(source_dir)
     unread = list(files.values()) if folder else []
     while folder and unread:
-        for module in _modules(_text(unread.pop())):
+        for module in _modules(text_of(unread.pop())):
             name, file = f"{PACKAGE}/{module}.py", folder / f"{module}.py"
             if name not in files and file.is_file():
                 files[name] = file
@@ -200,5 +200,6 @@ def _modules(text: str) -> list[str]:
     return re.findall(r"\w+", words)
 
 
-def _text(file: Path) -> str:
+def text_of(file: Path) -> str:
+    """Return the text of a file, whatever is in it."""
     return file.read_text(encoding="utf-8", errors="replace")
