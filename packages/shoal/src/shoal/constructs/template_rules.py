@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shoal.pipelines.limits import objects
+from shoal.pipelines.limits import objects_in
 
 Template = Mapping[str, Any]
 
@@ -191,7 +191,7 @@ def check_network(templates: Mapping[str, Template]) -> Iterator[tuple[str, Find
     exported = dict(each for template in templates.values() for each in _exported(template))
     for path, template in templates.items():
         for logical_id, properties in resources(template, "AWS::SageMaker::Pipeline"):
-            references = [*objects(properties)]
+            references = [*objects_in(properties)]
             imports = [str(each.get("Fn::ImportValue")) for each in references]
             attributed = [each["Fn::GetAtt"][0] for each in references if "Fn::GetAtt" in each]
             own = _own_groups(template)

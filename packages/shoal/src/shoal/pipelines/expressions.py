@@ -92,21 +92,14 @@ class Parameter(Expression):
 
 EXECUTION_ID = Execution("PipelineExecutionId")
 EXECUTION_ARN = Execution("PipelineExecutionArn")
-_PLAIN = (str, int, float, bool, type(None))
-"""Most values are of these types, so they are tested first, and `dict` before Mapping.
-
-A test for an abstract type takes ten times as long.
-"""
 
 
 def render(value: Any) -> Any:
     """Return `value` with the JSON of every expression in it, at any depth."""
-    if isinstance(value, _PLAIN):
-        return value
     if isinstance(value, Expression):
         return value.to_json()
     if isinstance(value, list | tuple):
         return [render(inner) for inner in value]
-    if isinstance(value, dict | Mapping):
+    if isinstance(value, Mapping):
         return {key: render(inner) for key, inner in value.items()}
     return value

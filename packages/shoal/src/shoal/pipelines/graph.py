@@ -4,7 +4,7 @@ create for it.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from shoal.launch import Launch
 from shoal.pipelines import graph_rules
@@ -22,6 +22,8 @@ from shoal.settings.sections.channels import (
 from shoal.settings.sections.evaluation import Bound, bounds
 from shoal.settings.sections.file_system import DATASETS_PATH
 from shoal.settings.settings import Environment
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -108,9 +110,8 @@ def placeholder_infrastructure(environment: Environment) -> Infrastructure:
     )
 
 
-# what the registry keeps of an execution that a person or a schedule started: it takes no empty
-# text
 _NO_MANIFEST = "none"
+"""Of an execution that a person or a schedule started: the registry takes no empty text."""
 
 
 @dataclass(frozen=True)
@@ -220,19 +221,17 @@ class Pipeline:
 
     def step(self, name: str) -> Step:
         """Return the step called `name`, of a branch too."""
-        steps = {step.name: step for step in _walk(self.steps)}
-        if name not in steps:
-            raise DefinitionError([f"there is no step {name}; there are {', '.join(steps)}"])
-        return steps[name]
+        return _named("step", name, {step.name: step for step in _walk(self.steps)})
 
     def parameter(self, name: str) -> Parameter:
         """Return the parameter called `name`."""
-        parameters = {each.name: each for each in self.parameters}
-        if name not in parameters:
-            raise DefinitionError(
-                [f"there is no parameter {name}; there are {', '.join(parameters)}"]
-            )
-        return parameters[name]
+        return _named("parameter", name, {each.name: each for each in self.parameters})
+
+
+def _named(kind: str, name: str, those: Mapping[str, T]) -> T:
+    if name not in those:
+        raise DefinitionError([f"there is no {kind} {name}; there are {', '.join(those)}"])
+    return those[name]
 
 
 def _walk(steps: Sequence[Step]) -> Iterator[Step]:

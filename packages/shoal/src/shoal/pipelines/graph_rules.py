@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from shoal.pipelines.limits import BRANCHES
+from shoal.pipelines.limits import BRANCHES, objects_in
 from shoal.settings.parsing.errors import DefinitionError
 
 VERSION = "2020-12-01"
@@ -97,15 +97,7 @@ def _placed(steps: Sequence[Mapping[str, Any]], *path: str) -> Iterator[_Placed]
 
 def references_in(value: Any) -> Iterator[str]:
     """Yield what is read at any depth, as in `Steps.Train.TrainingJobName`."""
-    waiting = [value]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, dict):
-            if isinstance(each.get("Get"), str):
-                yield each["Get"]
-            waiting.extend(reversed(each.values()))
-        elif isinstance(each, list):
-            waiting.extend(reversed(each))
+    return (each["Get"] for each in objects_in(value) if isinstance(each.get("Get"), str))
 
 
 def _graph_mistakes(definition: Mapping[str, Any]) -> Iterator[str]:

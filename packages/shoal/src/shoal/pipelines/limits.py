@@ -46,7 +46,7 @@ def limits(definition: Mapping[str, Any], step_type: str) -> Limits | None:
         return None
     types = {each for request in requests for each in instance_types(request, values) if each}
     run_times = [run_time(request, values) for request in requests]
-    keys = {key for request in requests for inner in objects(request) for key in inner}
+    keys = {key for request in requests for inner in objects_in(request) for key in inner}
     return Limits(
         instance_types=tuple(sorted(types)),
         max_runtime_s=None if None in run_times else max(filter(None, run_times), default=0),
@@ -81,7 +81,7 @@ def queue_names(definition: Mapping[str, Any]) -> list[str]:
 
 def training_plans(definition: Mapping[str, Any]) -> list[str]:
     """Return the ARNs of the training plans whose capacity the jobs of a definition may take."""
-    found = list(objects(definition["Steps"]))
+    found = list(objects_in(definition["Steps"]))
     named = {each.get("TrainingPlanArn") for each in found}
     named |= {arn for each in found for arn in each.get("TrainingPlanArns", ())}
     return sorted(arn for arn in named if arn)
@@ -104,7 +104,7 @@ def instance_types(
 
     It is None where it is not known before the execution.
     """
-    types = [keys["InstanceType"] for keys in objects(arguments) if "InstanceType" in keys]
+    types = [keys["InstanceType"] for keys in objects_in(arguments) if "InstanceType" in keys]
     return [
         value if isinstance(value, str) else None
         for each in types
@@ -134,12 +134,13 @@ def _values_of(value: Any, values: Mapping[str, list[Any]]) -> list[Any]:
     return [] if value is None else [value]
 
 
-def objects(value: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield every object inside `value`, itself included."""
-    if isinstance(value, Mapping):
-        yield value
-        for child in value.values():
-            yield from objects(child)
-    elif isinstance(value, list):
-        for child in value:
-            yield from objects(child)
+def objects_in(value: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield every object inside `value`, itself included, in the order of the text."""
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Mapping):
+            yield each
+            each = list(each.values())
+        if isinstance(each, list):
+            waiting += reversed(each)

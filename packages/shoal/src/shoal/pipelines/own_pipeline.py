@@ -23,6 +23,7 @@ from shoal.launch import Launch
 from shoal.pipelines import graph_rules, shapes
 from shoal.pipelines.checks import own_pipeline_rules
 from shoal.pipelines.graph import Infrastructure, Pipeline
+from shoal.pipelines.limits import every_step
 from shoal.settings.loading.loader import environment_file
 from shoal.settings.parsing.errors import ConfigError, DefinitionError, Problem
 from shoal.settings.parsing.plain_files import problems_in
@@ -37,11 +38,7 @@ _HERE = Path(__file__).parent
 
 
 class _UnusableError(Exception):
-    """The user's function cannot be used; the error says what to do about it."""
-
-    def __init__(self, message: str, advice: str) -> None:
-        super().__init__(message)
-        self.message, self.advice = message, advice
+    """The user's function cannot be used; `args` are why, and what to do about it."""
 
 
 def definition_of(
@@ -55,10 +52,18 @@ def definition_of(
     name = environment.pipeline or DEFAULT
     if environment.pipeline is None and root is not None and not _is_in(root, _module_of(DEFAULT)):
         root = None  # as installed: a folder that only holds settings has no pipeline of its own
+    if built := infrastructure.endpoint_image_uri:
+        launch = replace(launch, inference_image_uri=built)
     try:
-        return _own(environment, name, infrastructure, launch, root)
+        with _importing_from(root):
+            call = partial(_called, _function(name, root), environment, infrastructure, launch)
+            definition = _as_dict(_call("it raised", call))
+        graph_rules.check(definition)
+        shapes.check(definition)
+        own_pipeline_rules.check_fit(definition, environment, infrastructure)
     except _UnusableError as error:
-        problems = [Problem(KEY, error.message, error.advice, name)]
+        message, advice = error.args
+        problems = [Problem(KEY, message, advice, name)]
     except DefinitionError as error:
         if environment.pipeline is None:  # the mistake is in the settings, and says where
             raise
@@ -66,6 +71,8 @@ def definition_of(
             Problem(KEY, f"in the definition, {mistake}", "correct it there", name)
             for mistake in error.mistakes
         ]
+    else:
+        return definition
     raise ConfigError(environment_file(environment.name), problems)
 
 
@@ -93,32 +100,8 @@ def standard_steps(
 
 def _steps(definition: Mapping[str, Any]) -> dict[str, Any]:
     """Return what each step is asked for, by name, also within conditions."""
-    steps = dict[str, Any]()
-    for step in definition["Steps"]:
-        arguments = step.get("Arguments", {})
-        steps[step["Name"]] = arguments.get("Conditions", arguments)
-        for branch in ("IfSteps", "ElseSteps"):
-            steps |= _steps({"Steps": arguments.get(branch, [])})
-    return steps
-
-
-def _own(
-    environment: Environment,
-    name: str,
-    infrastructure: Infrastructure,
-    launch: Launch,
-    root: Path | None,
-) -> dict[str, Any]:
-    if built := infrastructure.endpoint_image_uri:
-        launch = replace(launch, inference_image_uri=built)
-    with _importing_from(root):
-        function = _function(name, root)
-        call = partial(_called, function, environment, infrastructure, launch)
-        definition = _as_dict(_call("it raised", call))
-    graph_rules.check(definition)
-    shapes.check(definition)
-    own_pipeline_rules.check_fit(definition, environment, infrastructure)
-    return definition
+    steps = every_step(definition["Steps"])
+    return {each["Name"]: each["Arguments"].get("Conditions", each["Arguments"]) for each in steps}
 
 
 @contextmanager
@@ -156,14 +139,12 @@ def _function(name: str, root: Path | None) -> Function:
         message = f"{module_name} imports {error.name}, which is not installed"
         raise _UnusableError(message, "install it into .venv, or remove the import") from error
     except Exception as error:
-        raise _UnusableError(
-            f"importing {module_name} failed: {_one_line(error)}", "correct the module"
-        ) from error
+        message = f"importing {module_name} failed: {_one_line(error)}"
+        raise _UnusableError(message, "correct the module") from error
     function = getattr(module, attribute, None)
     if function is None:
-        values = vars(module).items()
-        functions = {key: each.__module__ for key, each in values if inspect.isroutine(each)}
-        own = sorted(key for key, place in functions.items() if place == module.__name__)
+        functions = inspect.getmembers(module, inspect.isroutine)
+        own = [key for key, each in functions if each.__module__ == module.__name__]
         message = f"{module_name} has no {attribute}; its functions: {', '.join(own) or 'none'}"
         raise _UnusableError(message, "name one of its functions")
     if not callable(function):
@@ -190,12 +171,9 @@ def _is_in(root: Path, module_name: str) -> bool:
 
 
 def _no_module(module_name: str) -> _UnusableError:
-    path = module_name.replace(".", "/")
-    advice = (
-        "name the module, without .py"
-        if path.endswith("/py")
-        else f"write {path}.py, its path from the repository root"
-    )
+    advice = f"write {module_name.replace('.', '/')}.py, its path from the repository root"
+    if module_name.endswith(".py"):
+        advice = "name the module, without .py"
     return _UnusableError(f"the checkout has no module {module_name}", advice)
 
 

@@ -17,7 +17,7 @@ from shoal.constructs.roles.guard_rails import Place
 from shoal.constructs.shoal_stack import removal_policy
 from shoal.constructs.storage import REGISTRY_PURPOSE, EmptyOnDelete
 from shoal.pipelines.graph import Infrastructure, MountedFileSystem
-from shoal.pipelines.limits import every_step, objects
+from shoal.pipelines.limits import every_step, objects_in
 from shoal.settings.loading.consumers import Consumer
 from shoal.settings.names import Names
 
@@ -159,7 +159,7 @@ def images(definition: Mapping[str, Any], step_type: str) -> set[str]:
         each[key]
         for step in every_step(definition["Steps"])
         if step["Type"] == step_type
-        for each in objects(step["Arguments"])
+        for each in objects_in(step["Arguments"])
         for key in _IMAGE_KEYS
         if isinstance(each.get(key), str)
     }
