@@ -77,8 +77,9 @@ def check(
         own += map(Risk, evaluation.risks(environment.evaluation.gates))
         if root:
             # it calls `check` without a root, which asks nothing of memory, so this ends
-            refuse(needs.problems(environment, root, check))
-            own += map(Risk, needs.risks(environment, root))
+            memory = list(needs.findings(environment, root, check))
+            refuse(each for each in memory if isinstance(each, Problem))
+            own += [each for each in memory if isinstance(each, Risk)]
     except ConfigError as error:
         raise type(error)(error.file or file, error.problems, where) from error
     except DefinitionError as error:

@@ -7,6 +7,7 @@ with `def plan(job)`. Here it is asked, for the settings as they are and for oth
 import runpy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +18,7 @@ from shoal.settings.capacity import Capacity
 from shoal.settings.hyperparameters import HyperparameterValue, as_text
 from shoal.settings.loading.workload import FOLDER, load_workload, workload_file, workload_folder
 from shoal.settings.parsing.base import Settings
-from shoal.settings.parsing.errors import ConfigError, Problem
+from shoal.settings.parsing.errors import ConfigError, Problem, Risk
 from shoal.settings.settings import Environment
 
 NAME = "plan"
@@ -120,8 +121,9 @@ def _ask(script: Path, environment: Environment, gpu: tables.GpuMemory, root: Pa
         raise ConfigError(shown, [Problem(NAME, message, "correct it")]) from error
 
 
-def problems(environment: Environment, root: Path, runs: Runs) -> Iterator[Problem]:
-    """Yield a problem if a rank needs more than its GPU has, with what would fit.
+def findings(environment: Environment, root: Path, runs: Runs) -> Iterator[Problem | Risk]:
+    """Yield a problem if a rank needs more than its GPU has, with what would fit; and a risk if
+    only a run can tell whether it fits, or has the time for its steps.
 
     Raises ConfigError as `place_of` does.
     """
@@ -129,35 +131,24 @@ def problems(environment: Environment, root: Path, runs: Runs) -> Iterator[Probl
         place = place_of(environment, root)
     except Unknown:
         return
-    if place.need.gib * (1 - TOLERANCE) > place.gpu.gib:
-        changes = list(_changes(environment, root, place, runs))
-        advice = f"what would fit: {'; '.join(changes)}" if changes else "make the model smaller"
-        yield Problem(KEY, _message(place), advice, environment.training.instance_type)
-
-
-def risks(environment: Environment, root: Path) -> Iterator[str]:
-    """Yield a line if only a run can tell whether a rank fits, or has the time for its steps."""
-    try:
-        place = place_of(environment, root)
-    except Unknown:
-        return
-    if not place.fits:
-        yield f"{KEY}: {_message(place)}; the estimate may be 10 % off"
-    seconds, limit = place.need.seconds, environment.training.max_runtime_s
-    if seconds and seconds > limit:
-        yield (
-            f"training.max_runtime_s: the steps alone take about {seconds:,.0f} s, and SageMaker"
-            f" stops the job after {limit:,}; set more than {seconds:.0f}, or fewer steps"
-        )
-
-
-def _message(place: Place) -> str:
     largest = sorted(place.need.memory.items(), key=lambda item: -item[1])[:3]
     parts = ", ".join(f"{size / 2**30:.1f} {what}" for what, size in largest)
-    return (
+    message = (
         f"each rank needs about {place.need.gib:.1f} GiB ({parts}), and a GPU of"
         f" {place.instance_type} has {place.gpu.gib}"
     )
+    if place.need.gib * (1 - TOLERANCE) > place.gpu.gib:
+        changes = list(_changes(environment, root, place, runs))
+        advice = f"what would fit: {'; '.join(changes)}" if changes else "make the model smaller"
+        yield Problem(KEY, message, advice, place.instance_type)
+    elif not place.fits:
+        yield Risk(f"{KEY}: {message}; the estimate may be 10 % off")
+    seconds, limit = place.need.seconds, environment.training.max_runtime_s
+    if seconds and seconds > limit:
+        yield Risk(
+            f"training.max_runtime_s: the steps alone take about {seconds:,.0f} s, and SageMaker"
+            f" stops the job after {limit:,}; set more than {seconds:.0f}, or fewer steps"
+        )
 
 
 def _changes(environment: Environment, root: Path, place: Place, runs: Runs) -> Iterator[str]:
@@ -169,15 +160,12 @@ def _changes(environment: Environment, root: Path, place: Place, runs: Runs) -> 
             yield f"hyperparameters {', '.join(settings)}"
             break
     nodes = training.instance_count * 2
-    while nodes <= MAX_NODES:
-        if _would_fit(environment, root, instance_count=nodes):
-            yield f"instance_count {nodes}"
-            break
+    while nodes <= MAX_NODES and not _would_fit(environment, root, instance_count=nodes):
         nodes *= 2
-    for other in places(environment, root, runs):
-        if other.fits:
-            yield f"instance_type {other.instance_type}"
-            break
+    if nodes <= MAX_NODES:
+        yield f"instance_count {nodes}"
+    fitting = (each for each in places(environment, root, runs) if each.fits)
+    yield from (f"instance_type {each.instance_type}" for each in islice(fitting, 1))
 
 
 def _would_fit(environment: Environment, root: Path, **changes: Any) -> bool:
