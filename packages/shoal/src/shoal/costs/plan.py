@@ -1,7 +1,7 @@
 """The stacks of an environment and what they cost, at rest and while an execution runs."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -44,6 +44,12 @@ class Line:
     @property
     def usd_per_hour(self) -> float | None:
         return self.each.usd_per_hour * self.quantity if self.each else None
+
+    @property
+    def price(self) -> str:
+        mark = "~" if self.each and self.each.is_estimate else ""
+        usd = self.usd_per_hour
+        return "an unknown price" if usd is None else f"{mark}{usd:.2f} USD"
 
 
 @dataclass(frozen=True)
@@ -105,9 +111,7 @@ class Plan:
     training: Bill
     """While the training job runs."""
     testing: Bill
-    """What runs after it, one after the other: the evaluation job and the temporary endpoint, if
-    there is one.
-    """
+    """The evaluation job and, if there is one, the temporary endpoint, one after the other."""
     training_subnet: str | None
     """Its address range; None in an existing VPC."""
     addresses: demand.Addresses
@@ -135,26 +139,21 @@ def plan(environment: Environment, notices: Sequence[str] = (), root: Path | Non
     """Return the plan of an environment that `check` has accepted with `notices`; of one that has
     several workloads, what this one adds to what they share. `root` is the repository's folder.
     """
-    training, evaluation = environment.training, environment.evaluation
-    endpoint = environment.endpoint
-    kinds = (_instances("evaluation", each, 1, environment) for each in evaluation.candidates)
-    testing = [max(kinds, key=lambda line: line.usd_per_hour or 0.0)]
+    training, endpoint = environment.training, environment.endpoint
+    types = dict.fromkeys(environment.evaluation.candidates, 1)
+    testing = [_dearest("evaluation", types, environment)]
     if endpoint:
         count = endpoint.instance_count
         testing.append(_instances("endpoint", endpoint.instance_type, count, environment))
     types = {training.instance_type: training.instance_count}
     if training.capacity.preferences:
         types = training.candidates
-    nodes = max(
-        (_instances("training", *each, environment) for each in types.items()),
-        key=lambda line: line.usd_per_hour or 0.0,
-    )
     shared = set(_shared_stacks(environment)) if environment.workloads else set[Stack]()
     return Plan(
         environment,
         stacks=tuple(each for each in _stacks(environment) if each not in shared),
         at_rest=Bill(tuple(_at_rest(environment))),
-        training=Bill((nodes,)),
+        training=Bill((_dearest("training", types, environment),)),
         testing=Bill(testing),
         training_subnet=(
             None if environment.network.existing else demand.subnets(environment).training
@@ -170,6 +169,11 @@ def _instances(use: str, instance_type: str, count: int, environment: Environmen
     return Line(f"{use} on {instance_type}", count, price)
 
 
+def _dearest(use: str, counts: Mapping[str, int], environment: Environment) -> Line:
+    lines = (_instances(use, *each, environment) for each in counts.items())
+    return max(lines, key=lambda line: line.usd_per_hour or 0.0)
+
+
 def _room(environment: Environment, root: Path) -> Room | str:
     training, region = environment.training, environment.region
     if not tables.has_gpus(training.instance_type):
@@ -178,11 +182,8 @@ def _room(environment: Environment, root: Path) -> Room | str:
         here = place_of(environment, root)
     except Unknown as error:
         return str(error)
-    runs = [
-        Run(each, prices.instance(each.instance_type, region))
-        for each in places(environment, root, check)
-    ]
-    return Room(here, runs)
+    there = places(environment, root, check)
+    return Room(here, [Run(each, prices.instance(each.instance_type, region)) for each in there])
 
 
 def shared_plan(plans: Sequence[Plan]) -> Plan:
@@ -243,7 +244,9 @@ def _at_rest(environment: Environment) -> Iterator[Line]:
     if not environment.workloads:
         yield from _shared_at_rest(environment, keys=1 + images)
     elif images and not key:
-        yield Line("KMS key of the image", images, prices.kms_key(environment.region))
+        yield Line(
+            "KMS key of the image", images, prices.find("monthly", "kms_key", environment.region)
+        )
     serving = environment.serving
     # the fewest instances; serverless inference costs nothing without requests
     if serving and environment.release and serving.serverless is None:
@@ -256,7 +259,7 @@ def _at_rest(environment: Environment) -> Iterator[Line]:
 def _shared_at_rest(environment: Environment, keys: int = 1) -> Iterator[Line]:
     network, settings, region = environment.network, environment.file_system, environment.region
     if not environment.organisation.kms_key_arn:
-        yield Line("KMS key", keys, prices.kms_key(region))
+        yield Line("KMS key", keys, prices.find("monthly", "kms_key", region))
     if settings:
         per_tib = settings.throughput_mbps_per_tib
         throughput = f", {per_tib} MB/s per TiB" if per_tib else ""
@@ -264,11 +267,11 @@ def _shared_at_rest(environment: Environment, keys: int = 1) -> Iterator[Line]:
         what = f"FSx for Lustre {settings.deployment_type}, {size}"
         yield Line(what, 1, prices.file_system(settings, region))
     for service in environment.interface_endpoints:
-        price = prices.hourly("interface_endpoint", region)
+        price = prices.find("hourly", "interface_endpoint", region)
         yield Line(f"interface endpoint {service}, one zone", 1, price)
     if network.nat:
-        yield Line("NAT gateway", 1, prices.hourly("nat_gateway", region))
-        address = prices.hourly("public_ipv4_address", region)
+        yield Line("NAT gateway", 1, prices.find("hourly", "nat_gateway", region))
+        address = prices.find("hourly", "public_ipv4_address", region)
         yield Line("public address of the NAT gateway", 1, address)
 
 
@@ -291,20 +294,18 @@ def _notes(environment: Environment) -> Iterator[str]:
     yield from _serving_notes(environment)
     if scoring := environment.scoring:
         line = _instances("scoring", scoring.instance_type, scoring.instance_count, environment)
-        hourly = line.usd_per_hour
-        price = "an unknown price" if hourly is None else f"{hourly:.2f} USD"
         times = [f"{each.name}, {each.expression}" for each in scoring.schedules]
         starts = "; ".join(["by `shoal run --score`", *times])
-        yield f"{line.what} x {line.quantity} costs {price} an hour while it runs, started {starts}"
+        yield (
+            f"{line.what} x {line.quantity} costs {line.price} an hour while it runs, started"
+            f" {starts}"
+        )
     if environment.training.capacity.preferences:
         listed = environment.training.candidates.items()
         lines = [(_instances("training", *each, environment), *each) for each in listed]
         # cheapest first
         for line, kind, count in sorted(lines, key=lambda each: each[0].usd_per_hour or math.inf):
-            usd = line.usd_per_hour
-            mark = "~" if line.each and line.each.is_estimate else ""
-            price = "an unknown price" if usd is None else f"{mark}{usd:.2f} USD"
-            yield f"{count} x {kind}, if training gets it, costs {price} an hour"
+            yield f"{count} x {kind}, if training gets it, costs {line.price} an hour"
         yield "the sums have the dearest of these; what SageMaker selects is billed"
     if environment.training.spot:
         yield (
