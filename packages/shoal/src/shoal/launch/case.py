@@ -91,9 +91,7 @@ def _recipe(root: Path, training: Training) -> str | None:
 
 
 def _names(text: str) -> frozenset[str]:
-    """Return the packages that a requirements file names; options, such as `-r other.txt`, name
-    none.
-    """
+    """Return the packages that a requirements file names; options, as `-r other.txt`, name none."""
     matches = (_NAME.match(line.strip()) for line in text.splitlines())
     return frozenset(re.sub(r"[-_.]+", "-", match[1]).lower() for match in matches if match)
 

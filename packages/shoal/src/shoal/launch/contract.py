@@ -136,9 +136,7 @@ _LEVELS = ("VERSION", "WARN", "INFO", "ABORT", "TRACE")  # NCCL user guide, envi
 
 _ENV_LIST = ("mca_base_env_list", "mca_base_env_list_delimiter")
 _SINGLE_DASH = re.compile(r"^-[A-Za-z]*[A-Z]")
-"""Open MPI's options of several letters are in small letters, so with one dash this is none,
-whatever follows.
-"""
+"""With one dash Open MPI has no option in capitals, whatever follows."""
 _UNKNOWN = 1  # of an option that is not in the table, one word may be its value
 
 
@@ -297,10 +295,7 @@ def addresses_per_node(instance_type: str) -> int:
 
 
 def efa_variables(instance_type: str) -> dict[str, str]:
-    """Return the environment variables that EFA needs in the training container.
-
-    None without EFA.
-    """
+    """Return the variables that EFA needs in the training container; none without EFA."""
     if not has_efa(instance_type):
         return {}
     family = instance_type.split(".")[1]

@@ -36,9 +36,7 @@ def _smddp_instance(case: Case) -> Iterator[Problem]:
 
 
 def _smddp_image(case: Case) -> Iterator[Problem]:
-    """An image of the user's own may contain a wheel of smddp, up to the last that exists. Of
-    versions between the rows AWS's pages say nothing.
-    """
+    """An own image may have a wheel of smddp. Of versions between rows AWS says nothing."""
     version, releases = case.version, case.smddp_releases
     last, listed = list(releases)[-1], ", ".join(releases)
     if case.has_unknown_image:
@@ -101,9 +99,7 @@ def _horovod_image(case: Case) -> Iterator[Problem]:
 
 
 def _start(case: Case) -> Iterator[Problem]:
-    """Refuse a framework older than the first version with which SDK v2 starts the strategy, and a
-    package, which torchrun does not start.
-    """
+    """Refuse what SDK v2 starts in later versions alone, and a package under torchrun."""
     row = tables.table_of("strategies")["strategies"][case.strategy]
     first = row.get("since", {}).get(case.framework)
     if first and not case.has_unknown_image and tables.is_older(case.version, first):
@@ -156,9 +152,7 @@ def _script(case: Case) -> Iterator[Problem]:
 
 
 def _version(case: Case) -> Iterator[Problem]:
-    """Without a row in the table there is no image, and the scripts may need a Python, or what only
-    later versions of the framework have.
-    """
+    """Without a row there is no image; scripts may need a Python, or a later framework."""
     versions = ", ".join(
         version for version, tags in case.images.items() if not case.is_before_scripts(tags.python)
     )

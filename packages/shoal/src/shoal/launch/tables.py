@@ -76,11 +76,7 @@ def smddp_releases(framework: str) -> dict[str, SmddpRelease]:
 
 
 def former_smddp_releases(framework: str) -> dict[str, str]:
-    """Return, for framework versions older than those of `smddp_releases`, what AWS's pages once
-    said.
-
-    The text names the last page and the version of smddp.
-    """
+    """Return the last page of AWS's that named smddp for an older framework, and its version."""
     rows = table_of("smddp")["former_releases"].get(framework, {}).items()
     return {version: f"{row['until']}: version {row['smddp_version']}" for version, row in rows}
 
@@ -131,10 +127,7 @@ def image_tags(framework: str) -> dict[str, ImageTags]:
 
 
 def nearest_images(framework: str, version: str, min_python: str) -> tuple[str, ImageTags]:
-    """Return the version nearest to `version` that has a Python new enough, with its images.
-
-    That is one of the same minor version, or the last before it.
-    """
+    """Return the images with such a Python of the same minor version, or the last before it."""
     images = image_tags(framework).items()
     rows = {name: tags for name, tags in images if not is_older(tags.python, min_python)}
     same = [name for name in rows if ordered(name)[:2] == ordered(version)[:2]]
@@ -171,10 +164,7 @@ def mpirun() -> dict[str, Any]:
 
 
 def passed_by_toolkit(runner: str, instance_type: str) -> tuple[str, ...]:
-    """Return the environment variables that the toolkit's `runner` (smddp, horovod) gives mpirun.
-
-    They are shell patterns.
-    """
+    """Return patterns of variables that the toolkit's `runner` (smddp, horovod) gives mpirun."""
     table = mpirun()
     rows = (row for row in table["instance_variables"] if instance_type in row["types"].split())
     return (
@@ -214,9 +204,7 @@ def is_older(version: str, other: str) -> bool:
 
 
 def registry(region: str, repository: str = "") -> str | None:
-    """Return the account that holds AWS's images of `repository` in `region`, if there is one; left
-    out, its Deep Learning Containers.
-    """
+    """Return the account of AWS's images in `region`; left out, its Deep Learning Containers."""
     kind = "classical" if repository in table_of("images")["with_own_module"] else "registries"
     account: str | None = table_of("registries")[kind].get(region)
     return account

@@ -1,4 +1,1 @@
-"""SageMaker pipeline definitions (dicts), made from an environment's settings.
-
-Everything here is pure: no network, no clock, no credentials.
-"""
+"""Pipeline definitions (dicts) made from settings: no network, no clock, no credentials."""

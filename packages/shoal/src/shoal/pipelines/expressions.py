@@ -27,9 +27,7 @@ class Execution(Expression):
 
 @dataclass(frozen=True)
 class Property(Expression):
-    """A field of what the step's Describe call answers, such as
-    `ModelArtifacts.S3ModelArtifacts`.
-    """
+    """A field of the step's Describe answer, such as `ModelArtifacts.S3ModelArtifacts`."""
 
     step: str
     path: str
@@ -40,9 +38,7 @@ class Property(Expression):
 
 @dataclass(frozen=True)
 class PropertyFile(Expression):
-    """A value at `path` in a JSON file that a processing step wrote and declared under the name
-    `file`.
-    """
+    """A value at `path` in a JSON file that a processing step declared as `file`."""
 
     step: str
     file: str

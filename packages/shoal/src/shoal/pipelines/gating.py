@@ -1,6 +1,4 @@
-"""What the gate of the pipeline needs: measured values, conditions, the comparison with the newest
-approved version, and the sentence of a failure.
-"""
+"""The gate: values, conditions, comparison with the newest approved version, and messages."""
 
 from collections.abc import Mapping
 from typing import Any, Literal

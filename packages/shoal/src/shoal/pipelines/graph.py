@@ -1,6 +1,4 @@
-"""The pipeline as a value: its parameters, its steps in the order of the file, and what the stacks
-create for it.
-"""
+"""The pipeline as a value, and what the stacks create for it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,10 +39,7 @@ class MountedFileSystem:
 
 @dataclass(frozen=True)
 class Infrastructure:
-    """What the stacks created and the definition refers to.
-
-    CDK tokens are fine; list tokens are not (one string per item).
-    """
+    """What the stacks created and the definition refers to, CDK tokens too, but no list tokens."""
 
     code_uri: str
     kms_key_arn: str
@@ -74,10 +69,7 @@ class Infrastructure:
 
 
 def placeholder_infrastructure(environment: Environment) -> Infrastructure:
-    """Return names of the right shape for everything that the stacks create.
-
-    With them a definition can be checked before there are stacks.
-    """
+    """Return names of the right shape for all that the stacks create, before there are any."""
     names, serves = Names(environment), environment.endpoint is not None
     built = {
         use: f"{names.repository_uri(recipe)}@sha256:{'0' * 64}"

@@ -100,10 +100,7 @@ def parameter_values(definition: Mapping[str, Any]) -> dict[str, list[Any]]:
 def instance_types(
     arguments: Mapping[str, Any], values: Mapping[str, list[Any]]
 ) -> list[str | None]:
-    """Return the type of every cluster and variant in a step's arguments.
-
-    It is None where it is not known before the execution.
-    """
+    """Return the type of every cluster and variant; None where only the execution knows it."""
     types = [keys["InstanceType"] for keys in objects_in(arguments) if "InstanceType" in keys]
     return [
         value if isinstance(value, str) else None
@@ -113,10 +110,7 @@ def instance_types(
 
 
 def run_time(arguments: Mapping[str, Any], values: Mapping[str, list[Any]]) -> int | None:
-    """Return the seconds after which the job is stopped at the latest.
-
-    None when the step does not say, or when it is not known before the execution.
-    """
+    """Return the seconds after which the job is stopped; None if unsaid or known only later."""
     section, key = RUN_TIME
     seconds = _values_of(arguments.get(section, {}).get(key), values)
     return max((int(value) for value in seconds), default=None)

@@ -33,9 +33,7 @@ FABRIC_METRICS = {
     "fabric:efa": "efa=([01])",
     "fabric:allreduce_gigabytes_per_second": f"allreduce_gigabytes_per_second={_NUMBER}",
 }
-"""CloudWatch metric to the part of a log line (of rank 0) that has its value: what the watch's
-network.py prints, whatever is trained.
-"""
+"""CloudWatch metric to its value in what the watch's network.py prints (rank 0)."""
 
 
 def artifacts(names: Names, prefix: str, *below: str) -> Join:
@@ -59,16 +57,12 @@ class Requests:
 
     @property
     def endpoint_name(self) -> Join:
-        """`<pipeline>-<execution id>`, by which an execution's endpoint and configuration can be
-        found.
-        """
+        """`<pipeline>-<execution id>`, the name of an execution's endpoint and configuration."""
         return Join("-", (self.names.pipeline, EXECUTION_ID))
 
     @property
     def model_data(self) -> Property:
-        """Where training leaves the archive, or the prefix of files; any job of the environment may
-        write there again.
-        """
+        """Where training leaves the archive or files; the environment's jobs may write there."""
         return Property(step_names.TRAIN, "ModelArtifacts.S3ModelArtifacts")
 
     @staticmethod
@@ -122,11 +116,7 @@ class Requests:
         return request | training_request.switches(settings)
 
     def evaluation(self) -> dict[str, Any]:
-        """Return CreateProcessingJob's request.
-
-        The job unpacks the code archive of the training and runs its evaluation script on the
-        model.
-        """
+        """Return CreateProcessingJob's request: the training's code evaluates the model."""
         settings, built = self.environment.evaluation, self.infrastructure
         images = {"training": built.training_image_uri, "endpoint": built.endpoint_image_uri}
         own_image = images.get(settings.image_of or "", settings.image_uri)
@@ -279,9 +269,7 @@ class Requests:
         return Join("", tuple(parts[:-1]))
 
     def _hyperparameters(self) -> dict[str, Any]:
-        """Return the launch's hyperparameters and the script's, with the pipeline's parameters in
-        them.
-        """
+        """Return the launch's hyperparameters and the script's, with the pipeline's parameters."""
         contract: dict[str, Any] = dict(self.launch.hyperparameters)
         if self.parameters.instance_type is None:  # the toolkit reads which one the job has
             contract.pop("sagemaker_instance_type", None)

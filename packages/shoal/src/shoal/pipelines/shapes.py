@@ -64,9 +64,7 @@ def mistakes_in(definition: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _property_mistakes(steps: list[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield what is read of a step and is not in the answer of its Describe call. A job that was
-    paid for would come before such a step fails.
-    """
+    """Yield what a step's Describe call would not answer: paid jobs would run before that fails."""
     kinds = {step["Name"]: step["Type"] for step in every_step(steps)}
     for text in dict.fromkeys(references_in(steps)):
         kind, _, rest = text.partition(".")
@@ -135,9 +133,7 @@ def _flat_mistakes(kind: str, name: str, arguments: Mapping[str, Any]) -> Iterat
 
 @cache
 def _service_model() -> ServiceModel:
-    """Return SageMaker's model from botocore's own data, without the models of the user's account
-    settings.
-    """
+    """Return SageMaker's model from botocore's own data, without models of the user's account."""
     from botocore.loaders import Loader  # 0.2 s, so only where a definition is checked
     from botocore.model import ServiceModel
 

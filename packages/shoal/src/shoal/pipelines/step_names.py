@@ -1,6 +1,4 @@
-"""Names of steps that others than `pipelines/training.py` look for: requests that read a step's
-result, pages of runs, the dashboard. Rename a step here, and they all follow.
-"""
+"""Names of steps by which requests, pages of runs and the dashboard look for them."""
 
 TRAIN = "Train"
 EVALUATE = "Evaluate"

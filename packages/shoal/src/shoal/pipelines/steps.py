@@ -193,9 +193,7 @@ class EndpointConfig(Step):
 
 @dataclass(frozen=True)
 class Endpoint(Step):
-    """Creates an endpoint, or updates the one that already has the name, and waits until it is in
-    service.
-    """
+    """Creates or updates the endpoint of that name, and waits until it is in service."""
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,7 @@ _TIMES = {"poll_s": 2, "burst_s": 1, "grace_s": 60}
 
 
 def sources(config: Iterable[str] = ()) -> dict[str, bytes]:
-    """Return the programs that a configuration with these keys needs, by their paths in the
-    archive.
-    """
+    """Return the programs that a configuration with these keys needs, by their archive paths."""
     names = ("judge.py", "run.py", *(_BEFORE[key] for key in _BEFORE if key in config))
     programs = (Path(__file__).with_name(name) for name in names)
     return {f"{FOLDER}/{program.name}": program.read_bytes() for program in programs}

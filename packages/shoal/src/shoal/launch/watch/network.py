@@ -51,9 +51,7 @@ class Network:
     """The network between the ranks of this job."""
 
     provider: str
-    """efa, tcp, infiniband, loopback (CPUs of one host), or unknown: NCCL logged nothing that
-    says it.
-    """
+    """efa, tcp, infiniband, loopback (CPUs of one host), or unknown: NCCL logged none."""
     evidence: str
     """The log line that says so, or why there is none."""
     efa_ranks: int = 0
@@ -125,10 +123,7 @@ def parse(log: str) -> Network:
 
 
 def probe(place: Place, backend: str, device: str) -> Network:
-    """Reduce with the other ranks, and read what NCCL logged.
-
-    Raises RuntimeError if they do not meet, or if a sum is wrong.
-    """
+    """Reduce with the other ranks and read NCCL's log. Raise RuntimeError for a wrong sum."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "nccl.log")
         os.environ |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
@@ -182,9 +177,7 @@ def _read(log: Path) -> str:
 
 
 def look(place: Place, hosts: int, *, has_gpu: bool) -> Network:
-    """Return the network of this rank. CPUs talk with gloo or MPI: within one host that is
-    loopback, between hosts TCP.
-    """
+    """Return this rank's network; CPUs (gloo, MPI) use loopback in one host, TCP between hosts."""
     if not has_gpu:
         where = "the CPUs of one host" if hosts == 1 else f"the CPUs of {hosts} hosts"
         return Network("loopback" if hosts == 1 else "tcp", where)

@@ -56,9 +56,7 @@ class Whole(FileIO):
 
 
 class Lines(TextIOWrapper):
-    """A stream that shows `see` what is written to it, and writes a line that comes in pieces at
-    its end.
-    """
+    """A stream that shows `see` what is written, and writes a line in pieces at its end."""
 
     see: Any = None
     line_at = 0.0
@@ -171,9 +169,7 @@ class Rank:
                     self._end(order["end"])
 
     def _without_judge(self) -> dict[str, Any]:
-        """Return the order to end where the host of judge.py was heard, is lost, and nothing goes
-        on here either.
-        """
+        """Return the order to end where judge.py's host is lost, and nothing goes on here."""
         quiet_s = time.monotonic() - max(self._tick_at, self._collective_at, self._answer_at)
         budget_s = max(self._config["stall_s"], 3 * self._seen["slowest_s"])
         lost = f"the host of rank 0 ({self._config['meet'][0]}) does not answer"

@@ -84,9 +84,7 @@ class _Fit:
         return Names(self.environment)
 
     def _text_of(self, value: Any) -> str:
-        """Return what is known of a text before the execution, with `*` for what SageMaker
-        computes.
-        """
+        """Return what is known of a text before the execution: `*` for what SageMaker computes."""
         if isinstance(value, str):
             return value
         if "Std:Join" in value:
@@ -187,9 +185,7 @@ class _Fit:
                 yield ".".join(path), message
 
     def _of_job(self, step: StepJson) -> Iterator[str]:
-        """Yield what the pipeline's role, which allows what the definition asks for, would refuse
-        in the request of a job or in the call of a function.
-        """
+        """Yield what the pipeline's role would refuse in a job's request or a function's call."""
         name, kind, arguments = step["Name"], step["Type"], step["Arguments"]
         values = parameter_values(self.definition)
         roles = self._existing("role_arn", _JOBS)

@@ -193,9 +193,7 @@ class _File:
         self._classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
 
     def add_options(self) -> bool:
-        """Add what the calls of add_argument add, except to subcommands, which no job gives; return
-        whether all names are known.
-        """
+        """Add all options but those of subcommands; return whether all names are known."""
         judge, groups, is_whole = self.script.judge, dict[int, Any](), True
         for call in self.calls if self.has_only_parser else ():
             required = id(call) not in self._unsure and any(
@@ -254,9 +252,7 @@ class _File:
             func = made.func
 
     def _names(self, call: ast.Call) -> list[tuple[str, ...]]:
-        """Return the names of each option that the call adds: several, where it is in a loop over
-        names that are written there; none, where they are not known.
-        """
+        """Return each option's names: several in a loop over written names, none if unknown."""
         texts = [self._literal(each) for each in call.args]
         if texts and all(isinstance(text, str) and text for text in texts):
             return [tuple(texts)]

@@ -23,9 +23,7 @@ def problems(
     definition: Mapping[str, Any],
     script: Script,
 ) -> Iterator[Problem]:
-    """Yield the parameters that an execution which starts by itself, with this training script,
-    would always refuse.
-    """
+    """Yield the parameters that an execution which starts by itself would always refuse."""
     declared = {parameter["Name"]: parameter for parameter in definition.get("Parameters", [])}
     if environment.data.on_manifest and MANIFEST_PARAMETER not in declared:
         needed = f"the parameter {MANIFEST_PARAMETER}, which gets the manifest's URI"

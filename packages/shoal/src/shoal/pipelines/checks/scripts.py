@@ -77,9 +77,7 @@ def unreadable(environment: Environment, root: Path) -> Iterator[Problem]:
 
 
 def lacks(environment: Environment, root: Path, steps: Collection[str]) -> Iterator[Problem]:
-    """Yield what the scripts, which can be read, lack for the steps of Shoal's own pipeline that
-    run.
-    """
+    """Yield what readable scripts lack for the steps of Shoal's own pipeline that run."""
     problems = list(_lacks(environment, root, steps))
     yield from problems
     if not problems and "Train" in steps:
@@ -180,9 +178,7 @@ def _named_in(text: str, names: Iterable[str]) -> set[str]:
 
 
 def _starts_something(folder: Path, script: str) -> bool:
-    """Return whether a script does more than to import and define; one that only imports a module
-    of its folder may start it so.
-    """
+    """Return whether a script does more than to import and define, or imports a module that may."""
     body = tree_of(text_of(folder / script)).body
     defines = any(isinstance(node, _DEFINITIONS) for node in body)
     return any(map(_does_something, body)) or (not defines and bool(modules_of(folder, script)))
@@ -195,9 +191,7 @@ def _does_something(node: ast.stmt) -> bool:
 
 
 def _missing_options(folder: Path, script: str) -> list[str]:
-    """Return the options that the pipeline gives to an evaluation that reads its own by argparse,
-    and takes no others.
-    """
+    """Return the pipeline's options that an evaluation with argparse does not take."""
     own, *others = map(text_of, (folder / script, *modules_of(folder, script)))
     if "ArgumentParser(" not in own or "parse_known_args" in own:
         return []
@@ -215,9 +209,7 @@ def script_at(training: Training, root: Path | None) -> Script:
 
 
 def option_problems(training: Training, root: Path) -> Iterator[Problem]:
-    """Yield the hyperparameters that the script does not know, or whose values it would refuse; if
-    there are none, what it needs and does not get.
-    """
+    """Yield the hyperparameters that the script would refuse; if none, what it needs and lacks."""
     script, words, is_right = script_at(training, root), list[str](), True
     if script.needs:
         message = f"needs {script.needs}, and SageMaker gives it `--name value` alone"
