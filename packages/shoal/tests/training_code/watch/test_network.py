@@ -10,14 +10,13 @@ from local_kit.runtime import Outcome, Runtime, finish
 from local_kit.tables import rows, table
 from shoal.launch import watch
 from shoal.launch.watch import network, run
-from shoal.launch.watch.network import Place
 from tests.training_code.training import write_watched
 
 TABLE = table(__file__, "cases.yaml")
 SAYS_ALL = """
 import dataclasses, os
-import network
-place = network.Place.of(dict(os.environ))
+import network, run
+place = network.Place(*run.place(dict(os.environ))["network"])
 print(network.look(place, 2, has_gpu=True).evidence + "\\n", end="", flush=True)
 print(f"probed {dataclasses.asdict(network.probe(place, 'gloo', 'cpu'))}\\n", end="", flush=True)
 """
@@ -34,11 +33,10 @@ def test_the_provider_is_what_nccls_log_proves(
 
 @pytest.mark.parametrize(("environ", "place"), rows(__file__, "cases.yaml", "places"))
 def test_ranks_meet_above_the_jobs_own_port(environ: dict[str, str], place: list[Any]) -> None:
-    found = Place.of(environ)
-    assert found == Place(*place)
-    if "OMPI_COMM_WORLD_RANK" in environ:  # the watch of all ranks meets two above that
-        told = run.place({"OMPI_COMM_WORLD_LOCAL_SIZE": "2", **environ})
-        assert (told["rank"], told["meet"]) == (found.rank, ["algo-1", found.port + 2])
+    rank, *_, address, port = place
+    told = run.place({"OMPI_COMM_WORLD_LOCAL_SIZE": "2", **environ})
+    assert told["network"] == place
+    assert (told["rank"], told["meet"]) == (rank, [address, port + 2])  # that of the watch
 
 
 def job(runtime: Runtime, folder: Path, hosts: int) -> Outcome:

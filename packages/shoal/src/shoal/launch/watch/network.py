@@ -23,6 +23,7 @@ import time
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 GPU = Path("/dev/nvidiactl")
 """Each container with a GPU has it; torch, which takes seconds to import, is not asked."""
@@ -32,7 +33,6 @@ that NCCL waits for, as behind a security group that does not name itself (aws-o
 `_leave_in_time` does.
 """
 _LEAVE_S = 20
-PORTS_ABOVE = 2
 _ELEMENTS = 4 * 1024 * 1024
 _REPEATS = 3
 _SELECTED = re.compile(r"NET/OFI Selected [Pp]rovider is (?P<provider>[\w;+-]+)")
@@ -60,39 +60,14 @@ class Network:
     """Bytes of an all-reduced tensor of 16 MiB over the time of one call."""
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where this rank is, and where all meet."""
+class Place(NamedTuple):
+    """Where this rank is, and where all meet, as run.py reads it from the launcher's variables."""
 
     rank: int
     world_size: int
     local_rank: int
     address: str
     port: int
-
-    @classmethod
-    def of(cls, environ: dict[str, str]) -> Place:
-        """Read it from the launcher's variables.
-
-        They meet above the job's own ports, by two or more. Not one above: Linux prefers ports of
-        one parity for listening and of the other for connecting (net/ipv4/inet_connection_sock.c),
-        so a port that was found free has a neighbour that any connection of this machine may be
-        using. Under mpirun Open MPI numbers the ranks, and only those of the first host need have
-        MASTER_ADDR and MASTER_PORT: all have what the toolkit hands on.
-        """
-        hosts = json.loads(environ.get("SM_HOSTS", '["127.0.0.1"]'))
-        if "OMPI_COMM_WORLD_RANK" in environ:
-            of_mpi = (f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK"))
-            numbers, address = [environ[name] for name in of_mpi], hosts[0]
-            # AWS's own tests let torch meet two above smddp's
-            port = int(environ.get("SMDATAPARALLEL_SERVER_PORT", "29498")) + 2
-        else:
-            of_torch = (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
-            numbers = [environ.get(name, default) for name, default in of_torch]
-            address = environ.get("MASTER_ADDR", hosts[0])
-            port = int(environ.get("MASTER_PORT", "29500"))
-        rank, world_size, local_rank = map(int, numbers)
-        return cls(rank, world_size, local_rank, address, port + PORTS_ABOVE)
 
 
 def parse(log: str) -> Network:
@@ -192,7 +167,10 @@ def look(place: Place, hosts: int, *, has_gpu: bool) -> Network:
 
 def main() -> int:
     """Print the line or the reason; return the exit code."""
-    place, hosts = Place.of(dict(os.environ)), len(json.loads(os.environ.get("SM_HOSTS", "[1]")))
+    place, hosts = (
+        Place(*json.loads(sys.argv[1])),
+        len(json.loads(os.environ.get("SM_HOSTS", "[1]"))),
+    )
     network = look(place, hosts, has_gpu=GPU.exists())
     lacking = place.world_size - network.efa_ranks
     if network.provider == "unknown":

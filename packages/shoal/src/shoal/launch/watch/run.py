@@ -255,30 +255,36 @@ def recorded() -> dict[str, Any]:
 
 
 def place(environ: dict[str, str]) -> dict[str, Any]:
-    """Return which rank this is, and where judge.py listens, from the variables of Open MPI,
-    torchrun or the toolkit. Open MPI carries the first host's SM_CURRENT_HOST to all.
+    """Return which rank this is, and where judge.py and network.py meet, from the variables of Open
+    MPI, torchrun or the toolkit. Open MPI carries the first host's SM_CURRENT_HOST to all, and only
+    that host's ranks need have MASTER_ADDR and MASTER_PORT: all have what the toolkit hands on.
     """
     hosts = json.loads(environ.get("SM_HOSTS", '["localhost"]'))
+    address, host = hosts[0], environ.get("SM_CURRENT_HOST", hosts[0])
     if "OMPI_COMM_WORLD_RANK" in environ:
-        rank = int(environ["OMPI_COMM_WORLD_RANK"])
+        of_mpi = (f"OMPI_COMM_WORLD_{each}" for each in ("RANK", "SIZE", "LOCAL_RANK"))
+        rank, size, local_rank = (int(environ[name]) for name in of_mpi)
         host = hosts[min(rank // int(environ["OMPI_COMM_WORLD_LOCAL_SIZE"]), len(hosts) - 1)]
-        # only the first host's ranks need have MASTER_ADDR and MASTER_PORT
-        address, port = hosts[0], int(environ.get("SMDATAPARALLEL_SERVER_PORT", "29498")) + 2
+        # AWS's own tests let torch meet two above smddp's
+        port = int(environ.get("SMDATAPARALLEL_SERVER_PORT", "29498")) + 2
     else:
-        host = environ.get("SM_CURRENT_HOST", hosts[0])
-        rank = int(environ.get("RANK", hosts.index(host)))
-        address = environ.get("MASTER_ADDR", hosts[0])
+        of_torch = {"RANK": hosts.index(host), "WORLD_SIZE": 1, "LOCAL_RANK": 0}
+        rank, size, local_rank = (int(environ.get(*each)) for each in of_torch.items())
+        address = environ.get("MASTER_ADDR", address)
         port = int(environ.get("MASTER_PORT", "29500"))
-    port += 4  # above the job's own port: network.py meets two above it
     # Open MPI's other hosts have only what the toolkit hands on, which is SM_*
     job = json.loads(environ.get("SM_TRAINING_ENV", "{}")).get("job_name")
     job = environ.get("TRAINING_JOB_NAME") or job or str(HERE)
-    known = [job, port, hosts, environ.get("SM_MODULE_DIR")]
+    # Above the job's own port, by two and four. Not by one: Linux prefers ports of one parity for
+    # listening and of the other for connecting (net/ipv4/inet_connection_sock.c), so any connection
+    # of this machine may be using the neighbour of a port that was free.
+    known = [job, port + 4, hosts, environ.get("SM_MODULE_DIR")]
     return {
         "key": hashlib.sha256(json.dumps(known).encode()).hexdigest(),
         "rank": rank,
         "host": host,
-        "meet": [address, port],
+        "meet": [address, port + 4],
+        "network": [rank, size, local_rank, address, port + 2],
         "failure": str(Path(environ.get("SM_OUTPUT_DIR", "/opt/ml/output"), "failure")),
     }
 
@@ -304,11 +310,11 @@ def begin(config: dict[str, Any]) -> Rank:
     return rank
 
 
-def run_before(program: str, **options: Any) -> tuple[bool, str]:
+def run_before(program: str, *arguments: str, **options: Any) -> tuple[bool, str]:
     """Run a program beside this one, in a process of its own: what it is told and what it loads
     stays there. Return whether it succeeded, and what it printed.
     """
-    command = [sys.executable, "-I", str(HERE / program)]
+    command = [sys.executable, "-I", str(HERE / program), *arguments]
     pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, **options}
     try:
         done = subprocess.run(command, check=False, **pipes)
@@ -343,7 +349,8 @@ def prove_network() -> None:
     What libraries say there on standard error is not shown: the toolkit takes the first lines that
     look like an error for the script's own.
     """
-    is_done, text = run_before("network.py", stderr=subprocess.DEVNULL, timeout=NETWORK_S)
+    where, options = place(dict(os.environ)), {"stderr": subprocess.DEVNULL, "timeout": NETWORK_S}
+    is_done, text = run_before("network.py", json.dumps(where["network"]), **options)
     if not is_done:
         fail(f"require_efa: {text.splitlines()[-1][:600]}. {ADVICE}")
     print(text, end="\n" if text else "", flush=True)
