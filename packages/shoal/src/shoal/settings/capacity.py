@@ -15,13 +15,13 @@ docs/first-aws-run.md has the lines that show it.
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from shoal.settings.parsing.base import InstanceType, Settings
 
 PlanArn = Annotated[
     str,
-    StringConstraints(
+    Field(
         pattern=r"^arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:training-plan/[A-Za-z0-9-]+$",
         min_length=50,
         max_length=2048,

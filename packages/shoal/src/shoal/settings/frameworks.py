@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from shoal.settings.parsing.base import Settings
 from shoal.settings.parsing.yaml_file import read_table
@@ -33,7 +33,7 @@ CLASSICAL = (Framework.SKLEARN, Framework.XGBOOST)
 class Local(Settings):
     """What only the emulator on this machine needs to know."""
 
-    images: dict[Annotated[str, StringConstraints(pattern=r"^[^\s=]+$")], Framework] = Field(
+    images: dict[Annotated[str, Field(pattern=r"^[^\s=]+$")], Framework] = Field(
         default_factory=dict
     )
     """Images of your own, by URI or shell pattern, each with the framework whose local runtime

@@ -5,7 +5,7 @@ has already. Its key `package_index` says where jobs and builds of images instal
 from collections.abc import Iterator
 from typing import Annotated
 
-from pydantic import AfterValidator, StringConstraints
+from pydantic import AfterValidator, Field
 
 from shoal.settings.parsing.base import Settings
 from shoal.settings.parsing.errors import Problem
@@ -16,14 +16,14 @@ from shoal.settings.sections.secrets import SecretName
 # botocore 1.44.5, codeartifact DomainName and RepositoryName; the toolkit's own expression
 RepositoryArn = Annotated[
     str,
-    StringConstraints(
+    Field(
         pattern=r"^arn:aws:codeartifact:[a-z0-9-]+:[0-9]{12}:repository"
         r"/[a-z][a-z0-9-]{0,48}[a-z0-9]/[A-Za-z0-9][A-Za-z0-9._-]{1,99}$"
     ),
 ]
 IndexUrl = Annotated[
     str,
-    StringConstraints(
+    Field(
         pattern=r"^(https://[A-Za-z0-9.-]+|http://(127\.0\.0\.1|localhost))(:[0-9]{1,5})?"
         r"/([A-Za-z0-9._~+-]+/)*$"
     ),
@@ -33,15 +33,15 @@ DEFAULT_QUALIFIER = "hnb659fds"
 """The CDK's default; part of the names of everything that `cdk bootstrap` makes."""
 
 # aws-cdk 2, bootstrap-template.yaml: at most ten characters; a bucket's name has no others
-Qualifier = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,9}$")]
+Qualifier = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,9}$")]
 # IAM takes more characters; ARNs with these need no quotes in a policy or a shell
-RolePath = Annotated[str, StringConstraints(pattern=r"^/([A-Za-z0-9+=,.@_-]+/)*$", max_length=512)]
+RolePath = Annotated[str, Field(pattern=r"^/([A-Za-z0-9+=,.@_-]+/)*$", max_length=512)]
 # S3 user guide, "General purpose bucket naming rules". What people upload must be no code of a
 # deployment (cdk-), nor what `destroy` empties (shoal-).
 _RESERVED = ("cdk-", "shoal-", "xn--", "sthree-", "amzn-s3-demo-")
 _RESERVED_ENDS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
-BucketName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")]
-RolePrefix = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+=,.@_-]*$", max_length=32)]
+BucketName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")]
+RolePrefix = Annotated[str, Field(pattern=r"^[A-Za-z0-9+=,.@_-]*$", max_length=32)]
 
 
 class PackageIndex(Settings):

@@ -5,14 +5,14 @@ own, what an organisation demands of them, and which of them the bill knows.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from shoal.settings.parsing.errors import Problem
 
 # The least that a service takes: EC2 keys of 127, CodeBuild values of 255, CloudFormation and
 # EventBridge Scheduler no empty value (botocore 1.44.5).
-TagKey = Annotated[str, StringConstraints(min_length=1, max_length=127)]
-TagValue = Annotated[str, StringConstraints(min_length=1, max_length=255)]
+TagKey = Annotated[str, Field(min_length=1, max_length=127)]
+TagValue = Annotated[str, Field(min_length=1, max_length=255)]
 # Of the 50 that each service allows: the rest is for Shoal's own.
 Tags = Annotated[dict[TagKey, TagValue], Field(max_length=40)]
 RequiredTags = Annotated[dict[TagKey, tuple[TagValue, ...]], Field(max_length=40)]

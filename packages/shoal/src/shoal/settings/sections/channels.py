@@ -10,22 +10,16 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from shoal.settings.hyperparameters import parameter_name
 from shoal.settings.parsing.base import AccountId, MediaType, Settings, Slug
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.parsing.yaml_file import read_table
 
-ChannelName = Annotated[
-    str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$", max_length=24)
-]
-FolderUri = Annotated[
-    str, StringConstraints(pattern=r"^s3://[a-z0-9][a-z0-9.-]+(/[A-Za-z0-9._=-]+)+/?$")
-]
-KeyArn = Annotated[
-    str, StringConstraints(pattern=r"^arn:aws:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+$")
-]
+ChannelName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$", max_length=24)]
+FolderUri = Annotated[str, Field(pattern=r"^s3://[a-z0-9][a-z0-9.-]+(/[A-Za-z0-9._=-]+)+/?$")]
+KeyArn = Annotated[str, Field(pattern=r"^arn:aws:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+$")]
 EVALUATED = "test"
 """The channel that the evaluation reads unless it names another."""
 MAX_CHANNELS = 20
@@ -34,13 +28,13 @@ _REFUSED: dict[str, dict[str, tuple[str, str]]] = read_table(__file__, "refused_
 _INPUTS_OF_EVALUATION = ("code", "model")
 MANIFEST_PARAMETER = "DataManifest"
 """The pipeline parameter that gets the manifest's URI."""
-FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 
 
 class Channel(Settings):
     """One input of the training job: the folder SM_CHANNEL_NAME."""
 
-    description: Annotated[str, StringConstraints(max_length=200)] = ""
+    description: Annotated[str, Field(max_length=200)] = ""
     """What lies there, for people."""
     optional: bool = False
     """Whether training can do without it; then it gets the channel only where an environment names

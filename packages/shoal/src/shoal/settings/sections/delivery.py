@@ -5,7 +5,7 @@ project's pipelines on GitLab, may deploy the environment.
 from collections.abc import Iterator
 from typing import Annotated
 
-from pydantic import StringConstraints
+from pydantic import Field
 
 from shoal.settings.parsing.base import Settings
 from shoal.settings.parsing.errors import Problem
@@ -14,23 +14,19 @@ from shoal.settings.parsing.errors import Problem
 # https://docs.github.com/en/actions/concepts/security/openid-connect
 Repository = Annotated[
     str,
-    StringConstraints(
+    Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9-]*(@[0-9]+)?/[A-Za-z0-9._-]+(@[0-9]+)?$", max_length=200
     ),
 ]
 # No `*`, `?` and `:`: a subject has them as signs, and is compared as a whole
 Project = Annotated[
     str,
-    StringConstraints(
-        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+$", max_length=255
-    ),
+    Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+$", max_length=255),
 ]
-Branch = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./-]*$", max_length=200)
-]
+Branch = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./-]*$", max_length=200)]
 # IAM takes a provider's URL without a port (user guide, "Create an OpenID Connect identity
 # provider")
-Host = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+(\.[a-z0-9-]+)+$", max_length=200)]
+Host = Annotated[str, Field(pattern=r"^[a-z0-9-]+(\.[a-z0-9-]+)+$", max_length=200)]
 
 
 class GitLab(Settings):

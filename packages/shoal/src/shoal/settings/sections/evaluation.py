@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from shoal.settings.capacity import EvaluationCapacity, of_first
 from shoal.settings.hyperparameters import parameter_name
@@ -19,18 +19,14 @@ from shoal.settings.sections.channels import EVALUATED, ChannelName
 
 LogMetricName = Annotated[
     str,
-    StringConstraints(
-        pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*(:[a-z][a-z0-9]*(_[a-z0-9]+)*)?$", max_length=255
-    ),
+    Field(pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*(:[a-z][a-z0-9]*(_[a-z0-9]+)*)?$", max_length=255),
 ]
 MAX_METRICS = 30
 """Of the 40 that a training job may define (botocore 1.44.5, MetricDefinitionList; read); Shoal
 adds its own.
 """
 
-MetricName = Annotated[
-    str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$", max_length=24)
-]
+MetricName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$", max_length=24)]
 
 MAX_BOUNDS = 4
 """Each takes up to 60 of the 256 characters of a value in CustomerMetadataProperties (botocore
@@ -48,9 +44,9 @@ class Direction(StrEnum):
 class Metric(Settings):
     """A number in the log lines of rank 0."""
 
-    regex: Annotated[str, StringConstraints(min_length=1, max_length=500)]
+    regex: Annotated[str, Field(min_length=1, max_length=500)]
     """Regular expression with one group, which is the number in a line's first 1,000 characters."""
-    unit: Annotated[str, StringConstraints(max_length=20)] = ""
+    unit: Annotated[str, Field(max_length=20)] = ""
     """What the number counts, as in rows/s."""
     direction: Direction | None = None
     """Which values are better; a gate `not_worse_than` of the same name needs it."""
@@ -59,7 +55,7 @@ class Metric(Settings):
 
     Where none is marked, all are.
     """
-    note: Annotated[str, StringConstraints(max_length=100)] = ""
+    note: Annotated[str, Field(max_length=100)] = ""
     """What a reader of its curve should know; the demo writes it beside the curve."""
 
 

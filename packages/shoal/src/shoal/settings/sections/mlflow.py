@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import StringConstraints
+from pydantic import Field
 
 from shoal.settings.parsing.base import Settings
 from shoal.settings.parsing.errors import Problem
@@ -13,12 +13,12 @@ from shoal.settings.sections.network import InterfaceEndpoint, Network
 # botocore, sagemaker MlFlowResourceArn, of the partition that this project knows
 MlflowArn = Annotated[
     str,
-    StringConstraints(
+    Field(
         pattern=r"^arn:aws:sagemaker:[a-z0-9-]+:[0-9]{12}:mlflow-(app|tracking-server)/[A-Za-z0-9-]+$"
     ),
 ]
 TrackingUri = Annotated[
-    str, StringConstraints(pattern=r"^https?://[A-Za-z0-9._-]+(:[0-9]{1,5})?(/[^\s?#@]*)?$")
+    str, Field(pattern=r"^https?://[A-Za-z0-9._-]+(:[0-9]{1,5})?(/[^\s?#@]*)?$")
 ]
 
 

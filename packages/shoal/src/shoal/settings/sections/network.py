@@ -15,15 +15,15 @@ from enum import StrEnum
 from ipaddress import IPv4Network
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from shoal.settings.parsing.base import AzId, Settings
 from shoal.settings.parsing.errors import Problem, repeated
 from shoal.settings.regions import az_id_prefixes, region_of_az_id
 
-VpcId = Annotated[str, StringConstraints(pattern=r"^vpc-([0-9a-f]{8}|[0-9a-f]{17})$")]
-SubnetId = Annotated[str, StringConstraints(pattern=r"^subnet-([0-9a-f]{8}|[0-9a-f]{17})$")]
-SecurityGroupId = Annotated[str, StringConstraints(pattern=r"^sg-([0-9a-f]{8}|[0-9a-f]{17})$")]
+VpcId = Annotated[str, Field(pattern=r"^vpc-([0-9a-f]{8}|[0-9a-f]{17})$")]
+SubnetId = Annotated[str, Field(pattern=r"^subnet-([0-9a-f]{8}|[0-9a-f]{17})$")]
+SecurityGroupId = Annotated[str, Field(pattern=r"^sg-([0-9a-f]{8}|[0-9a-f]{17})$")]
 
 AWS_RESERVES = 5  # addresses of every subnet. Amazon VPC user guide, "Subnet CIDR blocks"
 _SIXTEENTHS_BEFORE_HOSTING = 4
@@ -95,9 +95,7 @@ class Network(Settings):
     Training runs in one subnet in one availability zone, because EFA traffic cannot leave one.
     """
 
-    cidr: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+\.\d+/(1[6-9]|20)$")] = (
-        "10.20.0.0/16"
-    )
+    cidr: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+\.\d+/(1[6-9]|20)$")] = "10.20.0.0/16"
     """Address range of the VPC, /16 to /20; a quarter or a half of it is for training nodes."""
     training_az_id: AzId = "use1-az4"
     """Availability zone *id* (not name: names differ between accounts) of the training subnet."""

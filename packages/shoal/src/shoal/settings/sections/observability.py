@@ -5,12 +5,12 @@ cost, how long logs are kept.
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from shoal.settings.parsing.base import Settings
 from shoal.settings.parsing.errors import Problem, repeated
 
-Email = Annotated[str, StringConstraints(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$", max_length=254)]
+Email = Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$", max_length=254)]
 # The periods that CloudWatch Logs has (API reference, PutRetentionPolicy), from a week on.
 RetentionDays = Literal[7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1827, 3653]
 

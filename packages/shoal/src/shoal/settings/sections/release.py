@@ -10,38 +10,35 @@ import posixpath
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from shoal.settings.parsing.base import Settings
 
 PackageArn = Annotated[
     str,
-    StringConstraints(
+    Field(
         pattern=r"^arn:aws:sagemaker:[a-z]{2}(-[a-z]+)+-[0-9]:[0-9]{12}:model-package/[a-z0-9][a-z0-9-]*/[1-9][0-9]*$"
     ),
 ]
 ImageUri = Annotated[
     str,
-    StringConstraints(
+    Field(
         pattern=r"^[0-9]{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com/[a-z0-9][a-z0-9._/-]*(:[\w.-]+)?$"
     ),
 ]
-Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-CompositeSha256 = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+/]{43}=-[1-9][0-9]{0,4}$")]
+Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+CompositeSha256 = Annotated[str, Field(pattern=r"^[A-Za-z0-9+/]{43}=-[1-9][0-9]{0,4}$")]
 ModelUri = Annotated[
-    str,
-    StringConstraints(pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/.+(\.tar\.gz|/model/)$"),
+    str, Field(pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/.+(\.tar\.gz|/model/)$")
 ]
-Commit = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})$")]
-Instant = Annotated[
-    str, StringConstraints(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")
-]
-Word = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
-Variable = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=1024)]
+Commit = Annotated[str, Field(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})$")]
+Instant = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")]
+Word = Annotated[str, Field(min_length=1, max_length=1024)]
+Variable = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=1024)]
 MAX_ENVIRONMENT = 100  # botocore, sagemaker EnvironmentMap
 MAX_ENVIRONMENT_VALUE = 1024  # botocore, sagemaker EnvironmentValue
-Value = Annotated[str, StringConstraints(max_length=MAX_ENVIRONMENT_VALUE)]
+Value = Annotated[str, Field(max_length=MAX_ENVIRONMENT_VALUE)]
 
 
 class Release(Settings):

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated
 from zoneinfo import available_timezones
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from shoal.settings.parsing.base import Settings, Slug
 from shoal.settings.parsing.errors import Problem, repeated
 from shoal.settings.parsing.schedule_expressions import max_gap_minutes, mistakes_in
 from shoal.settings.sections.channels import MANIFEST_PARAMETER, Data, InputMode, uri_parameter
 
-Expression = Annotated[str, StringConstraints(min_length=1, max_length=256)]
-TimeZone = Annotated[str, StringConstraints(min_length=1, max_length=50)]
+Expression = Annotated[str, Field(min_length=1, max_length=256)]
+TimeZone = Annotated[str, Field(min_length=1, max_length=50)]
 MAX_SCHEDULES = 10
 DELIVERY_MINUTES = 60
 """For so long EventBridge Scheduler tries to deliver a start."""

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Annotated
 
-from pydantic import StringConstraints
+from pydantic import Field
 
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.sections.network import InterfaceEndpoint, Network
 
-SecretVariable = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]*$", max_length=64)]
-SecretName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9/_+=.@-]+$", max_length=256)]
+SecretVariable = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$", max_length=64)]
+SecretName = Annotated[str, Field(pattern=r"^[A-Za-z0-9/_+=.@-]+$", max_length=256)]
 """Source: Secrets Manager API reference, CreateSecret, Name (read)."""
 
 PREFIX = "SHOAL_SECRET_"

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import jmespath
 from jmespath.exceptions import JMESPathError
 from jmespath.functions import Functions
-from pydantic import Field, GetJsonSchemaHandler, JsonValue, StringConstraints, model_validator
+from pydantic import Field, GetJsonSchemaHandler, JsonValue, model_validator
 from pydantic_core import CoreSchema
 
 from shoal.settings.parsing.base import MediaType, Settings
@@ -26,9 +26,7 @@ from shoal.settings.sections.evaluation import empty_range
 
 RelativePath = Annotated[
     str,
-    StringConstraints(
-        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$", max_length=200
-    ),
+    Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$", max_length=200),
 ]
 MAX_BODY_BYTES = 6 * 1024 * 1024
 """Largest body of InvokeEndpoint (botocore 1.44.5, BodyBlob; read)."""
