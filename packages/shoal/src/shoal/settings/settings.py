@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from shoal.settings.capacity import Capacity, of_first
 from shoal.settings.frameworks import Defaults, Framework, Local, defaults
@@ -17,7 +17,6 @@ from shoal.settings.parsing.base import (
     AccountId,
     FrameworkVersion,
     InstanceType,
-    OrNone,
     PythonVersion,
     RecipeName,
     SecondsOrOff,
@@ -42,15 +41,19 @@ from shoal.settings.sections.release import Release
 from shoal.settings.sections.schedules import Schedule
 from shoal.settings.sections.scoring import Scoring
 from shoal.settings.sections.secrets import SecretName, SecretVariable
-from shoal.settings.sections.serving import NO_RECIPE, Endpoint, Serving, default_recipe
+from shoal.settings.sections.serving import (
+    NO_RECIPE,
+    Endpoint,
+    EndpointOrNone,
+    Serving,
+    default_recipe,
+)
 from shoal.settings.tags import AllocationTags, RequiredTags, Tags
 
-PolicyName = Annotated[
-    str, StringConstraints(pattern=r"^([A-Za-z0-9_+=,.@-]+/)*[A-Za-z0-9_+=,.@-]{1,128}$")
-]
-BaseFile = Annotated[str, StringConstraints(pattern=r"^base(-[a-z0-9]+)*\.yaml$")]
+PolicyName = Annotated[str, Field(pattern=r"^([A-Za-z0-9_+=,.@-]+/)*[A-Za-z0-9_+=,.@-]{1,128}$")]
+BaseFile = Annotated[str, Field(pattern=r"^base(-[a-z0-9]+)*\.yaml$")]
 PipelineFunction = Annotated[
-    str, StringConstraints(pattern=r"^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*:[a-z_][a-z0-9_]*$")
+    str, Field(pattern=r"^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*:[a-z_][a-z0-9_]*$")
 ]
 
 
@@ -233,7 +236,7 @@ class WorkloadSettings(Settings):
     """The training job."""
     evaluation: Evaluation = Evaluation()
     """The evaluation job and the gates behind it."""
-    endpoint: Annotated[Endpoint | None, OrNone(Endpoint)] = Endpoint()
+    endpoint: EndpointOrNone = Endpoint()
     """The temporary endpoint; `none` where models are trained and registered, and none is served.
     """
     observability: Observability = Observability()
@@ -279,7 +282,7 @@ class Environment(WorkloadSettings):
     """
     account: AccountId
     """AWS account id, in quotes."""
-    region: Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")] = "us-east-1"
+    region: Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")] = "us-east-1"
     """AWS region."""
     target: Target = Target.AWS
     """Where the verbs go without `--local`."""

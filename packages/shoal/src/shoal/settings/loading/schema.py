@@ -23,6 +23,8 @@ def schema(model: type[Settings] = Environment) -> dict[str, Any]:
         for described in section.get("properties", {}).values():
             described.pop("title", None)
             _in_one_line(described)
+            if "oneOf" in described:  # a section or one word: editors need no proof of either
+                described["anyOf"] = described.pop("oneOf")
             if isinstance(described.get("default"), dict):
                 del described["default"]  # the section's own keys carry theirs
     if model is Environment:

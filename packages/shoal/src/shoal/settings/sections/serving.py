@@ -13,10 +13,16 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from shoal.settings.capacity import PlanArn
-from shoal.settings.parsing.base import InstanceType, MediaType, RecipeName, Settings
+from shoal.settings.parsing.base import (
+    SECTION_BRANCH,
+    InstanceType,
+    MediaType,
+    RecipeName,
+    Settings,
+)
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.sections.release import Release
 
@@ -210,6 +216,18 @@ class Endpoint(Fleet):
     def has_own_server(self) -> bool:
         """Return whether a container answers that does not run the workload's inference.py."""
         return self.image_uri is not None and not is_built_to_serve(self.image_uri)
+
+
+_None = Annotated[
+    None,
+    BeforeValidator(lambda _: None, json_schema_input_type=Literal["none"]),
+    Tag("none"),
+]
+EndpointOrNone = Annotated[
+    Annotated[Endpoint, Tag(SECTION_BRANCH)] | _None,
+    Discriminator(lambda value: "none" if value == "none" else SECTION_BRANCH),
+]
+"""The section, or the word `none`, which is None; an empty one is a mistake."""
 
 
 def default_recipe(instance_type: str) -> str | None:
