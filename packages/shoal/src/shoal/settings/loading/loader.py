@@ -15,10 +15,9 @@ from typing import Any, NoReturn
 from shoal.settings.loading.pydantic_errors import typed, without_keys
 from shoal.settings.loading.release_file import SUFFIX, Pins, require_none
 from shoal.settings.loading.rules import problems_between
-from shoal.settings.loading.workload import beneath, named_after, workload_problems
+from shoal.settings.loading.workload import beneath, named_after, parse_mapping, workload_problems
 from shoal.settings.parsing.errors import NOTHING, ConfigError, Problem, place_of, shorten
-from shoal.settings.parsing.yaml_file import ParsedFile, parse_file
-from shoal.settings.sections import secrets
+from shoal.settings.parsing.yaml_file import ParsedFile
 from shoal.settings.settings import Environment, WorkloadSettings
 
 FOLDER = "environments"
@@ -298,19 +297,9 @@ def _named(kind: str, name: str, file: str, names: list[str], root: Path) -> Par
 
 
 def _parse(path: Path, file: str) -> ParsedFile:
-    """Return the content of the file; raise ConfigError unless it is a mapping."""
-    part = parse_file(path, file)
-    problems, data = part.document.problems, part.document.data
-    if problems and data is None:
-        places = {problem.key: part.place(problem.key) for problem in problems}
-        raise ConfigError(file, problems, places)
-    if not isinstance(data, dict):
-        message = "an environment file is a mapping of keys to values"
-        advice = "start with `name:`, `account:` and `region:`; see `shoal docs environments`"
-        raise ConfigError(file, [Problem("", message, advice)])
-    if found := list(secrets.found_in(data)):  # alone: no other line shows one
-        raise ConfigError(file, found, part.places())
-    return part
+    """Return the content of the file; raise ConfigError unless it is a mapping without secrets."""
+    advice = "start with `name:`, `account:` and `region:`; see `shoal docs environments`"
+    return parse_mapping(path, file, "an environment file", advice)
 
 
 def _checked(files: _Files, workload: str, name: str, root: Path) -> Environment:

@@ -44,8 +44,14 @@ _MEANT = {
 """What people call what a key allows; those of SageMaker's SDK among them."""
 SECRETS = "secrets"
 """The key whose values are never shown."""
-_LENGTHS = {"min_length": "at least", "max_length": "at most"}
-_SYMBOLS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+_LIMITS = {
+    "ge": "be at least {}",
+    "gt": "be more than {}",
+    "le": "be at most {}",
+    "lt": "be less than {}",
+    "min_length": "have at least {} {}",
+    "max_length": "have at most {} {}",
+}
 
 
 def typed(model: type[Model], data: dict[str, Any]) -> tuple[Model | None, list[Problem]]:
@@ -70,16 +76,15 @@ def typed(model: type[Model], data: dict[str, Any]) -> tuple[Model | None, list[
     return None, [_problem(*each, model) for each in grouped.items() if each[0] not in inner]
 
 
-def without_keys(data: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    """Return a copy of `data` without `keys`; an item of a list takes the whole list with it."""
-    return _prune(data, "", {key.split("[")[0] for key in keys})
-
-
-def _prune(data: dict[str, Any], prefix: str, keys: set[str]) -> dict[str, Any]:
-    kept = {name: value for name, value in data.items() if prefix + name not in keys}
+def without_keys(data: dict[str, Any], keys: Sequence[str], prefix: str = "") -> dict[str, Any]:
+    """Return a copy of `data`, which stands below `prefix`, without `keys`; an item of a list takes
+    the whole list with it.
+    """
+    wrong = {key.split("[")[0] for key in keys}
     return {
-        name: _prune(value, f"{prefix}{name}.", keys) if isinstance(value, dict) else value
-        for name, value in kept.items()
+        name: without_keys(value, keys, f"{prefix}{name}.") if isinstance(value, dict) else value
+        for name, value in data.items()
+        if prefix + name not in wrong
     }
 
 
@@ -125,8 +130,7 @@ def _problem(key: str, errors: list[tuple[Place, Details]], model: type[BaseMode
         return Problem(key, message, f"{advice}; never a value or an ARN")
     message, advice = _rule(details), _description(place, model)
     if kind == "enum":
-        expected, word = str(details["ctx"]["expected"]).replace("'", ""), str(value).lower()
-        allowed = expected.replace(" or ", ", ").split(", ")
+        allowed, word = _allowed(details).split(", "), str(value).lower()
         near = [_MEANT[word]] if _MEANT.get(word) in allowed else []
         near = near or difflib.get_close_matches(word, allowed, n=1)
         advice = f"did you mean `{near[0]}`?" if near else advice
@@ -144,21 +148,22 @@ def _unknown_key(key: str, place: Place, model: type[BaseModel]) -> Problem:
     return Problem(key, f"there is no such key here; allowed: {', '.join(names)}", advice)
 
 
+def _allowed(details: Details) -> str:
+    return str(details["ctx"]["expected"]).replace(" or ", ", ").replace("'", "")
+
+
 def _rule(details: Details) -> str:
     kind, context = details["type"], details.get("ctx", {})
     if kind in _TYPE_NAMES:
         return f"must be {_TYPE_NAMES[kind]}"
     if kind == "enum":
-        return f"must be one of: {str(context['expected']).replace(' or ', ', ')}".replace("'", "")
+        return f"must be one of: {_allowed(details)}"
     if kind == "string_pattern_mismatch":
         return f"must be {FORMS.get(context['pattern'], context['pattern'])}"
-    for name, word in _SYMBOLS.items():
-        if name in context:
-            return f"must be {word} {context[name]}"
-    for name, word in _LENGTHS.items():
+    for name, words in _LIMITS.items():
         if name in context:
             things = "characters" if kind.startswith("string") else "entries"
-            return f"must have {word} {context[name]} {things}"
+            return f"must {words.format(context[name], things)}"
     message = str(details["msg"]).replace("Input should be", "must be")
     return message[0].lower() + message[1:]
 
@@ -179,30 +184,25 @@ def _walk(
     """
     section: type[BaseModel] | None = model
     info: FieldInfo | None = None
-    is_name = False  # whether the next step is a name that the user chose
-    for name in (step for step in place if isinstance(step, str)):
+    names = iter([step for step in place if isinstance(step, str)])
+    for name in names:
         if section is None:
             break
-        if is_name:
-            is_name = False
-            continue
         info = section.model_fields.get(name)
         section = _section_type(info)
-        is_name = info is not None and get_origin(info.annotation) is dict
+        if info is not None and get_origin(info.annotation) is dict:
+            next(names, None)  # the user chose it
     return section, info
 
 
 def _section_type(info: FieldInfo | None) -> type[BaseModel] | None:
-    """Return the section that a key holds; an optional one is annotated `Section | None`.
-
-    A list or a map holds sections.
-    """
-    kind = info.annotation if info else None
-    inner = get_args(kind)
-    kinds = [kind, *inner, *(each for annotated in inner for each in get_args(annotated))]
-    return next(
-        (known for known in kinds if isinstance(known, type) and issubclass(known, BaseModel)), None
-    )
+    """Return the section that a key holds: itself, or in a union, a list or a map."""
+    kinds: list[Any] = [info.annotation] if info else []
+    for kind in kinds:  # it grows
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            return kind
+        kinds += get_args(kind)
+    return None
 
 
 def _all_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:

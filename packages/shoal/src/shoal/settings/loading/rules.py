@@ -58,7 +58,7 @@ def problems_between(environment: Environment, stem: str) -> list[Problem]:
     if environment.name != stem:
         message = f"must equal the file's name without .yaml, {stem}"
         problems.insert(0, Problem("name", message, "rename the file or the environment"))
-    return with_values(problems, environment)
+    return with_values(problems, environment.model_dump())
 
 
 def _sections(environment: Environment) -> Iterator[Problem]:

@@ -20,9 +20,9 @@ from shoal.settings.parsing.base import (
     Settings,
     Slug,
 )
-from shoal.settings.parsing.errors import ConfigError, Problem, shorten, with_values
+from shoal.settings.parsing.errors import NOTHING, ConfigError, Problem, shorten, with_values
 from shoal.settings.parsing.plain_files import SHARED, problems_in
-from shoal.settings.parsing.yaml_file import parse_file
+from shoal.settings.parsing.yaml_file import ParsedFile, parse_file
 from shoal.settings.sections import channels, evaluation, secrets
 from shoal.settings.sections.channels import EVALUATED, Channel, ChannelName, default_channels
 from shoal.settings.sections.evaluation import Gate, LogMetricName, Metric
@@ -165,24 +165,34 @@ def load_workload(name: str, root: Path) -> Workload:
     """
     require_workload(name, root)
     file = workload_file(name)
-    parsed = parse_file(root / file, file)
-    document = parsed.document
-    if document.data is not None and not isinstance(document.data, dict):
-        message = "a workload file is a mapping of keys to values"
-        raise ConfigError(file, [Problem("", message, "start with `name:`")])
-    if found := list(secrets.found_in(document.data or {})):  # alone: no other line shows one
-        raise ConfigError(file, found, parsed.places())
-    problems = [*document.problems]
-    workload = None
-    if document.data is not None or not problems:
-        workload, mistakes = typed(Workload, document.data or {})
-        problems += mistakes
+    what, advice = "a workload file", "start with `name:`"
+    parsed = parse_mapping(root / file, file, what, advice, may_be_empty=True)
+    workload, problems = typed(Workload, parsed.document.data or {})
     if workload:
         broken_rules = _rule_problems(workload, name, workload_folder(name, root))
-        problems += with_values(broken_rules, workload)
+        problems = with_values(broken_rules, workload.model_dump())
+    problems = [*parsed.document.problems, *problems]
     if workload is None or problems:
         raise ConfigError(file, problems, parsed.places())
     return workload
+
+
+def parse_mapping(
+    path: Path, file: str, what: str, advice: str, *, may_be_empty: bool = False
+) -> ParsedFile:
+    """Return the content of the file `path`, which messages call `file`.
+
+    Raises ConfigError unless it is a mapping without secrets.
+    """
+    parsed = parse_file(path, file)
+    data, problems = parsed.document.data, parsed.document.problems
+    if isinstance(data, dict):
+        problems = list(secrets.found_in(data))  # alone: no other line shows one
+    elif data is not None or not (problems or may_be_empty):
+        problems = [Problem("", f"{what} is a mapping of keys to values", advice)]
+    if problems:
+        raise ConfigError(file, problems, parsed.places())
+    return parsed
 
 
 def workload_problems(document: dict[str, Any], root: Path) -> Iterator[Problem]:
@@ -202,18 +212,16 @@ def workload_problems(document: dict[str, Any], root: Path) -> Iterator[Problem]
     elif isinstance(name, str) and not (root / workload_file(name)).is_file():
         message = f"there is no such workload; there are: {', '.join(names) or 'none'}"
         advice = "name one of them, or write its workload.yaml"
-        if document.get("workloads"):
-            yield Problem(f"workloads.{name}", message, advice)
-        else:
-            yield Problem("workload", message, advice, name)
+        is_one = not document.get("workloads")
+        key, value = ("workload", name) if is_one else (f"workloads.{name}", NOTHING)
+        yield Problem(key, message, advice, value)
 
 
 def named_after(document: dict[str, Any]) -> dict[str, Any]:
     """Return what has its name from the workload that an environment's `document` names, in the
     form of such a document.
     """
-    name, training = document.get("workload"), document.get("training")
-    framework = training.get("framework") if isinstance(training, dict) else None
+    name, framework = document.get("workload"), _section(document, "training").get("framework")
     folder = f"{FOLDER}/{name}/{framework or Framework.PYTORCH}"
     return {"data": {"dataset": name}, "training": {"source_dir": folder}} if name else {}
 
@@ -224,11 +232,10 @@ def beneath(document: dict[str, Any], root: Path) -> tuple[dict[str, Any], list[
 
     Nothing for a name that is not text. Raises ConfigError.
     """
-    name, training = document["workload"], document.get("training")
+    name, training = document["workload"], _section(document, "training")
     if not isinstance(name, str):
         return {}, []
     workload = load_workload(name, root)
-    training = training if isinstance(training, dict) else {}
     source = _source(workload, training.get("framework"))
     if "source_dir" in training:  # other scripts, which may run with older ones
         source = {key: value for key, value in source.items() if key not in _OLDEST}
@@ -272,9 +279,13 @@ def _misfits(workload: Workload, document: dict[str, Any]) -> Iterator[Problem]:
 
 
 def _named_channels(document: dict[str, Any]) -> list[str]:
-    data = document.get("data")
-    channels = data.get("channels") if isinstance(data, dict) else None
-    return [str(name) for name in channels] if isinstance(channels, dict) else []
+    return [str(name) for name in _section(_section(document, "data"), "channels")]
+
+
+def _section(document: dict[str, Any], key: str) -> dict[str, Any]:
+    """Return a section that may be missing, or of a wrong type, which is told elsewhere."""
+    section = document.get(key)
+    return section if isinstance(section, dict) else {}
 
 
 def _source(workload: Workload, framework: str | None) -> dict[str, str]:

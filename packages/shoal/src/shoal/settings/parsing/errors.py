@@ -5,7 +5,6 @@ ConfigError         one environment file cannot be used
 DefinitionError     a pipeline's definition cannot be sent to SageMaker
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -89,32 +88,34 @@ def place_of(key: str, places: Mapping[str, Value], default: Value) -> Value:
     return places.get(key, places.get(key.partition("[")[0], default))
 
 
-def with_values(problems: Iterable[Problem], settings: object) -> list[Problem]:
+def with_values(problems: Iterable[Problem], settings: Mapping[str, Any]) -> list[Problem]:
     """Return the problems, each with the value that stands at its key in `settings`.
 
     Of a section, of what is left out and of secrets nothing is shown. A rule may give another value
     itself.
     """
+    values = {key: value for key, value in entries(settings) if _is_shown(key, value)}
     return [
-        each if each.value is not NOTHING else replace(each, value=_value_at(each.key, settings))
+        each if each.value is not NOTHING else replace(each, value=values.get(each.key, NOTHING))
         for each in problems
     ]
 
 
-def _value_at(key: str, settings: object) -> object:
-    value, rest = settings, key
-    while rest and value is not NOTHING:
-        if isinstance(value, Mapping) and rest in value:  # a name that the user chose has points
-            value, rest = value[rest], ""
-            continue
-        name, index, rest = re.findall(r"^([^.\[]*)(?:\[(\d+)\])?\.?(.*)$", rest, re.DOTALL)[0]
-        entry = (
-            value.get(name, NOTHING) if isinstance(value, Mapping) else getattr(value, name, None)
-        )
-        value = entry[int(index)] if index and isinstance(entry, Sequence) else entry
+def _is_shown(key: str, value: object) -> bool:
     is_list = isinstance(value, tuple) and all(isinstance(item, str) for item in value)
-    is_shown = is_list or isinstance(value, str | int | float)
-    return value if is_shown and "secrets" not in key.split(".") else NOTHING
+    is_plain = is_list or isinstance(value, str | int | float)
+    return is_plain and "secrets" not in key.split(".")
+
+
+def entries(value: object, key: str = "") -> Iterator[tuple[str, object]]:
+    """Yield `key` and the keys below it, each with what stands there."""
+    yield key, value
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from entries(inner, f"{key}.{name}".removeprefix("."))
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(value):
+            yield from entries(inner, f"{key}[{index}]")
 
 
 def repeated(values: Iterable[str]) -> Iterator[str]:
