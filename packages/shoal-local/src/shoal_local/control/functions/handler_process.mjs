@@ -12,7 +12,7 @@ import { pathToFileURL } from "node:url";
 
 const MARK = "\0end-of-invocation";
 const [requests, answers] = process.argv.slice(2, 4).map(Number);
-const libraries = [import.meta.url, path.join(process.argv[4], "functions.mjs")].map((each) => createRequire(each));
+const libraries = [import.meta.url, pathToFileURL(path.join(process.argv[4], "functions.mjs")).href];
 const endpoint = new URL(process.env.AWS_ENDPOINT_URL);
 const require = createRequire(import.meta.url);
 
@@ -22,11 +22,14 @@ registerHooks({
     try {
       return next(specifier, context);
     } catch (error) {
-      for (const library of specifier.startsWith("@") ? libraries : []) {
+      if (!specifier.startsWith("@") || libraries.includes(context.parentURL)) throw error;
+      for (const library of libraries) {
         try {
-          return { url: pathToFileURL(library.resolve(specifier)).href, shortCircuit: true };
+          return { url: pathToFileURL(createRequire(library).resolve(specifier)).href, shortCircuit: true };
         } catch {}
       }
+      if (specifier.startsWith("@aws-sdk/"))
+        error.message += `\nAWS's runtimes contain it; here, run \`npm install --prefix ${process.argv[4]} ${specifier}\``;
       throw error;
     }
   },

