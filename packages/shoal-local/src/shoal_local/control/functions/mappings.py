@@ -238,7 +238,13 @@ class EventSources:
 
     def _once(self, source: EventSource, sqs: Any, stop: threading.Event) -> None:
         url = self._queue_url(sqs, source.queue_arn)
-        messages = receive(sqs, url, int(source.settings["BatchSize"]))
+        messages = sqs.receive_message(
+            QueueUrl=url,
+            MaxNumberOfMessages=min(10, int(source.settings["BatchSize"])),
+            WaitTimeSeconds=LONG_POLL_S,
+            AttributeNames=["All"],
+            MessageAttributeNames=["All"],
+        ).get("Messages", [])
         if not messages or stop.is_set():
             return
         records = [record(message, source.queue_arn) for message in messages]
@@ -270,25 +276,6 @@ def settings_of(request: Mapping[str, Any], old: Mapping[str, Any] = DEFAULTS) -
     names = (*DEFAULTS, "ScalingConfig")
     changes = {name: request[name] for name in names if request.get(name) is not None}
     return {**old, **changes}
-
-
-def receive(sqs: Any, url: str, batch_size: int) -> list[dict[str, Any]]:
-    """Return up to `batch_size` messages: the first receive waits for one, the others take what is
-    there.
-    """
-    messages: list[dict[str, Any]] = []
-    while len(messages) < batch_size:
-        batch = sqs.receive_message(
-            QueueUrl=url,
-            MaxNumberOfMessages=min(10, batch_size - len(messages)),
-            WaitTimeSeconds=0 if messages else LONG_POLL_S,
-            AttributeNames=["All"],
-            MessageAttributeNames=["All"],
-        ).get("Messages", [])
-        messages.extend(batch)
-        if not batch:
-            break
-    return messages
 
 
 def record(message: Mapping[str, Any], queue_arn: str) -> dict[str, Any]:

@@ -7,9 +7,8 @@ emulated is refused by name.
 import base64
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -234,8 +233,7 @@ class Functions:
             ("DescribeSecurityGroups", {"GroupIds": vpc.get("SecurityGroupIds")}),
         ):
             if any(request.values()):
-                with _refusals("EC2", operation):
-                    getattr(ec2, xform_name(operation))(**request)
+                _call(ec2, "EC2", operation, request)
 
     def _code(self, request: Mapping[str, Any], name: str) -> Code:
         if request.get("ImageUri"):
@@ -249,8 +247,7 @@ class Functions:
         place = {"Bucket": request["S3Bucket"], "Key": request["S3Key"]}
         if request.get("S3ObjectVersion"):
             place["VersionId"] = request["S3ObjectVersion"]
-        with _refusals("S3", "GetObject"):
-            archive = self.clients("s3").get_object(**place)
+        archive = _call(self.clients("s3"), "S3", "GetObject", place)
         # too large even before it is unpacked: it is not read into memory
         if archive["ContentLength"] > MAX_UNPACKED_BYTES:
             too_large = TooLargeError(f"the zip itself has {archive['ContentLength']}")
@@ -258,11 +255,10 @@ class Functions:
         return unpack(archive["Body"].read(), self.folder / name)
 
 
-@contextmanager
-def _refusals(service: str, operation: str) -> Iterator[None]:
-    """Raise AwsError, in Lambda's words, where another service refuses an operation."""
+def _call(client: Any, service: str, operation: str, request: Mapping[str, Any]) -> Any:
+    """Call another service; raise AwsError, in Lambda's words, where that refuses."""
     try:
-        yield
+        return getattr(client, xform_name(operation))(**request)
     except ClientError as error:
         detail = error.response["Error"]
         raise invalid(
