@@ -175,7 +175,9 @@ class Resolver:
             if len(value) == 1:
                 name, argument = next(iter(value.items()))
                 if name == "Ref" or name.startswith("Fn::"):
-                    return self._function(name, argument)
+                    if name not in FUNCTIONS:
+                        raise invalid(f"Template error: Shoal's emulator has no function {name}")
+                    return self._resolved(name, FUNCTIONS[name], argument)
             resolved = {key: self(inner) for key, inner in value.items()}
             return {key: inner for key, inner in resolved.items() if inner is not NO_VALUE}
         if isinstance(value, list):
@@ -199,11 +201,6 @@ class Resolver:
                 return bool(self._resolved(name, TESTS[name], argument))
         text = json.dumps(expression, default=str)
         raise invalid(f"Template format error: this is no condition: {text}")
-
-    def _function(self, name: str, argument: Any) -> Any:
-        if name not in FUNCTIONS:
-            raise invalid(f"Template error: Shoal's emulator has no function {name}")
-        return self._resolved(name, FUNCTIONS[name], argument)
 
     def _resolved(
         self, name: str, function: "Callable[[Resolver, Any], Any]", argument: Any
@@ -264,16 +261,16 @@ def _zones(resolver: Resolver, argument: Any) -> list[str]:
 
 
 FUNCTIONS: dict[str, Callable[[Resolver, Any], Any]] = {
-    "Ref": lambda resolver, name: resolver.ref(name),
-    "Fn::GetAtt": lambda resolver, argument: resolver.get_att(argument),
-    "Fn::Sub": lambda resolver, argument: resolver.sub(argument),
+    "Ref": Resolver.ref,
+    "Fn::GetAtt": Resolver.get_att,
+    "Fn::Sub": Resolver.sub,
     "Fn::Join": lambda resolver, argument: str(argument[0]).join(map(str, resolver(argument[1]))),
     "Fn::Split": lambda resolver, argument: resolver(argument[1]).split(argument[0]),
     "Fn::Select": lambda resolver, argument: resolver(argument[1])[int(resolver(argument[0]))],
     "Fn::If": lambda resolver, argument: resolver(
         argument[1] if resolver.condition(argument[0]) else argument[2]
     ),
-    "Fn::FindInMap": lambda resolver, argument: resolver.find_in_map(argument),
+    "Fn::FindInMap": Resolver.find_in_map,
     "Fn::Base64": lambda resolver, argument: base64.b64encode(
         str(resolver(argument)).encode()
     ).decode(),
@@ -282,7 +279,7 @@ FUNCTIONS: dict[str, Callable[[Resolver, Any], Any]] = {
 }
 
 TESTS: dict[str, Callable[[Resolver, Any], bool]] = {
-    "Condition": lambda resolver, name: resolver.condition(name),
+    "Condition": Resolver.condition,
     "Fn::Equals": lambda resolver, argument: bool(resolver(argument[0]) == resolver(argument[1])),
     "Fn::Not": lambda resolver, argument: not resolver.test(argument[0]),
     "Fn::And": lambda resolver, argument: all(resolver.test(item) for item in argument),
