@@ -243,7 +243,6 @@ def serve(options: argparse.Namespace) -> int:
     # request was answered.
     gc.collect()
     gc.freeze()
-    tell_what_is_missing()
     on_signals(lambda: stop.put(None))
     first, *others = options.account or [DEFAULT_ACCOUNT]
     region, *other_regions = options.region or [DEFAULT_REGION]
@@ -286,8 +285,7 @@ def serve(options: argparse.Namespace) -> int:
 
 def prepare(options: argparse.Namespace) -> State:
     """Take the state directory and set up this process; raise EmulatorError if that cannot be."""
-    if options.enforce_iam:
-        require_evaluator()
+    check_evaluator(options.enforce_iam)
     state = State(options.state_dir.resolve())
     try:
         state.claim()
@@ -305,25 +303,21 @@ def prepare(options: argparse.Namespace) -> State:
     return state
 
 
-def require_evaluator() -> None:
-    """Raise EmulatorError when the evaluator of IAM policies is not installed."""
+def check_evaluator(is_needed: bool) -> None:
+    """Say what answers differently where the evaluator of IAM policies is missing, which pip does
+    not bring; raise EmulatorError if it is needed.
+    """
     from shoal_local.control.authorization.evaluator import HOW_TO_INSTALL, PACKAGE, installed
 
-    if not installed():
+    if installed():
+        return
+    if is_needed:
         raise EmulatorError(f"--enforce-iam needs the npm package {PACKAGE}: {HOW_TO_INSTALL}")
-
-
-def tell_what_is_missing() -> None:
-    """Say once what answers differently, because a package is missing that pip does not bring."""
-    from shoal_local.control.authorization.evaluator import HOW_TO_INSTALL, PACKAGE, installed
-
-    if not installed():
-        notice = (
-            f"the npm package {PACKAGE} is not installed, so SimulatePrincipalPolicy answers that"
-            f" every action is allowed; to evaluate policies, {HOW_TO_INSTALL}"
-        )
-        print(f"emulator: {notice}", file=sys.stderr, flush=True)
-        logging.getLogger(__name__).warning(notice)
+    notice = (
+        f"the npm package {PACKAGE} is not installed, so SimulatePrincipalPolicy answers that every"
+        f" action is allowed; to evaluate policies, {HOW_TO_INSTALL}"
+    )
+    print(f"emulator: {notice}", file=sys.stderr, flush=True)
 
 
 def on_signals(act: Callable[[], object]) -> None:
