@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from botocore import xform_name
 from botocore.exceptions import ClientError
 
 from shoal_local.archives import TooLargeError
@@ -114,7 +113,6 @@ class Functions:
                     f"{required} is mandatory for functions created with deployment packages"
                 )
         self._check_role(settings["Role"])
-        self._check_network(settings.get("VpcConfig") or {})
         code = self._code(request["Code"], name)
         tags = dict(request.get("Tags") or {})
         function = Function(name, self.arn(name), code, settings, tags=tags)
@@ -144,7 +142,6 @@ class Functions:
         changes = checked_settings(call.parameters)
         if "Role" in changes:
             self._check_role(changes["Role"])
-        self._check_network(changes.get("VpcConfig") or {})
         return self._replace(function, settings={**function.settings, **changes})
 
     def _replace(self, function: Function, **changes: Any) -> Mapping[str, Any]:
@@ -189,9 +186,6 @@ class Functions:
 
     def _add_permission(self, call: ApiCall) -> Mapping[str, Any]:
         function, sid = self.get(call.parameters["FunctionName"]), call.parameters["StatementId"]
-        if sid in function.policy:
-            message = f"The statement id ({sid}) provided already exists."
-            raise AwsError("ResourceConflictException", message, 409)
         statement = permission(call.parameters, function.arn)
         with self._lock:
             self._set_policy(function.name, {**self.get(function.name).policy, sid: statement})
@@ -199,8 +193,6 @@ class Functions:
 
     def _remove_permission(self, call: ApiCall) -> Mapping[str, Any]:
         function, sid = self.get(call.parameters["FunctionName"]), call.parameters["StatementId"]
-        if sid not in function.policy:
-            raise _missing(f"Statement {sid} is not found in resource policy.")
         with self._lock:
             policy = self.get(function.name).policy
             self._set_policy(function.name, {key: policy[key] for key in policy if key != sid})
@@ -225,16 +217,6 @@ class Functions:
             )
             raise invalid(message) from error
 
-    def _check_network(self, vpc: Mapping[str, Any]) -> None:
-        """Raise AwsError if a subnet or security group does not exist."""
-        ec2 = self.clients("ec2")
-        for operation, request in (
-            ("DescribeSubnets", {"SubnetIds": vpc.get("SubnetIds")}),
-            ("DescribeSecurityGroups", {"GroupIds": vpc.get("SecurityGroupIds")}),
-        ):
-            if any(request.values()):
-                _call(ec2, "EC2", operation, request)
-
     def _code(self, request: Mapping[str, Any], name: str) -> Code:
         if request.get("ImageUri"):
             raise invalid(
@@ -247,24 +229,19 @@ class Functions:
         place = {"Bucket": request["S3Bucket"], "Key": request["S3Key"]}
         if request.get("S3ObjectVersion"):
             place["VersionId"] = request["S3ObjectVersion"]
-        archive = _call(self.clients("s3"), "S3", "GetObject", place)
+        try:
+            archive = self.clients("s3").get_object(**place)
+        except ClientError as error:
+            detail = error.response["Error"]
+            raise invalid(
+                f"Error occurred while GetObject. S3 Error Code: {detail.get('Code')}. S3 Error"
+                f" Message: {detail.get('Message')}"
+            ) from error
         # too large even before it is unpacked: it is not read into memory
         if archive["ContentLength"] > MAX_UNPACKED_BYTES:
             too_large = TooLargeError(f"the zip itself has {archive['ContentLength']}")
             raise invalid(refusal(too_large))
         return unpack(archive["Body"].read(), self.folder / name)
-
-
-def _call(client: Any, service: str, operation: str, request: Mapping[str, Any]) -> Any:
-    """Call another service; raise AwsError, in Lambda's words, where that refuses."""
-    try:
-        return getattr(client, xform_name(operation))(**request)
-    except ClientError as error:
-        detail = error.response["Error"]
-        raise invalid(
-            f"Error occurred while {operation}. {service} Error Code: {detail.get('Code')}."
-            f" {service} Error Message: {detail.get('Message')}"
-        ) from error
 
 
 def permission(request: Mapping[str, Any], function_arn: str) -> dict[str, Any]:
