@@ -2,15 +2,5 @@
 module.
 """
 
-from .. import Compression as Compression
-from .. import DistributedOptimizer as DistributedOptimizer
-from .. import ReduceOp as ReduceOp
-from .. import broadcast as broadcast
-from .. import broadcast_variables as broadcast_variables
-from .. import init as init
-from .. import local_rank as local_rank
-from .. import local_size as local_size
-from .. import rank as rank
-from .. import shutdown as shutdown
-from .. import size as size
+from .. import *  # noqa: F403 - the names of the part without Keras
 from . import callbacks as callbacks
