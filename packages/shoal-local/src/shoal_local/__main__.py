@@ -100,6 +100,7 @@ def duration(text: str) -> tuple[str, float]:
     return name, number(seconds)
 
 
+_REPEATED: Mapping[str, Any] = {"action": "append", "default": []}
 SERVE_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "--port": {
         "type": functools.partial(number, kind=int, high=65_535),
@@ -108,16 +109,14 @@ SERVE_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     },
     "--account": {
         "type": account_id,
-        "action": "append",
-        "default": [],
+        **_REPEATED,
         "help": (
             f"an account that there is (12 digits), by default {DEFAULT_ACCOUNT}; may be repeated"
         ),
     },
     "--region": {
         "type": region,
-        "action": "append",
-        "default": [],
+        **_REPEATED,
         "help": f"a region that there is, by default {DEFAULT_REGION}; may be repeated",
     },
     "--accelerators": {
@@ -147,8 +146,7 @@ SERVE_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     },
     "--image": {
         "type": functools.partial(pair, "URI=RUNTIME"),
-        "action": "append",
-        "default": [],
+        **_REPEATED,
         "metavar": "URI=RUNTIME",
         "help": (
             "an image of your own (its URI, or a shell pattern) and the runtime that stands for"
@@ -172,8 +170,7 @@ SERVE_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     },
     "--duration": {
         "type": duration,
-        "action": "append",
-        "default": [],
+        **_REPEATED,
         "metavar": "NAME=SECONDS",
         "help": (
             "a duration of AWS's that is to be shorter, as stop_grace_s=2"
