@@ -5,7 +5,8 @@ message.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -111,3 +112,25 @@ class NoneCompressor:
     def decompress(tensor: Any, _context: Any) -> Any:
         """Return the received tensor in its own type."""
         return tensor
+
+
+@dataclass(frozen=True)
+class FP16Compressor:
+    """Sends floating point tensors as float16.
+
+    `is_floating` is the name by which the framework's types tell that they are, `cast` converts.
+    """
+
+    half: Any
+    is_floating: str
+    cast: Callable[[Any, Any], Any]
+
+    def compress(self, tensor: Any) -> tuple[Any, Any]:
+        """Return the tensor to send, and its own type if it is floating point."""
+        if getattr(tensor.dtype, self.is_floating):
+            return self.cast(tensor, self.half), tensor.dtype
+        return tensor, None
+
+    def decompress(self, tensor: Any, context: Any) -> Any:
+        """Return the received tensor in its own type."""
+        return tensor if context is None else self.cast(tensor, context)

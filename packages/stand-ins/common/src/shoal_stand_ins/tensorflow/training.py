@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from shoal_stand_ins import transport
 from shoal_stand_ins.job import Job
-from shoal_stand_ins.transport import NoneCompressor
+from shoal_stand_ins.transport import FP16Compressor, NoneCompressor
 
 
 @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator, unused-ignore] # untyped where TensorFlow is not installed
@@ -158,24 +158,8 @@ def _reduce_present(reduce: Reduce, gradients: Any) -> Any:
     return tf.nest.pack_sequence_as(gradients, leaves)
 
 
-class FP16Compressor:
-    """Sends floating point tensors as float16."""
-
-    @staticmethod
-    def compress(tensor: Any) -> tuple[Any, Any]:
-        """Return the tensor to send, and its own type if that differs."""
-        if tensor.dtype.is_floating and tensor.dtype != tf.float16:
-            return tf.cast(tensor, tf.float16), tensor.dtype
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor: Any, context: Any) -> Any:
-        """Return the received tensor in its own type."""
-        return tensor if context is None else tf.cast(tensor, context)
-
-
 class Compression:
     """The values that `compression` takes."""
 
     none = NoneCompressor
-    fp16 = FP16Compressor
+    fp16 = FP16Compressor(tf.float16, "is_floating", tf.cast)

@@ -8,34 +8,16 @@ from typing import Any
 
 import torch
 from shoal_stand_ins import transport
-from shoal_stand_ins.transport import NoneCompressor
+from shoal_stand_ins.transport import FP16Compressor, NoneCompressor
 
 from horovod.common import JOB, ReduceOp, broadcast_object, choose
-
-
-class FP16Compressor:
-    """Sends floating point tensors as float16."""
-
-    @staticmethod
-    def compress(tensor: Any) -> tuple[Any, Any]:
-        """Return the tensor to send, and its own type if it is floating point."""
-        return (
-            (tensor.to(torch.float16), tensor.dtype)
-            if tensor.is_floating_point()
-            else (tensor, None)
-        )
-
-    @staticmethod
-    def decompress(tensor: Any, context: Any) -> Any:
-        """Return the received tensor in its own type."""
-        return tensor if context is None else tensor.to(context)
 
 
 class Compression:
     """The values that `compression` takes."""
 
     none = NoneCompressor
-    fp16 = FP16Compressor
+    fp16 = FP16Compressor(torch.float16, "is_floating_point", torch.Tensor.to)
 
 
 _HALVES = (torch.float16, torch.bfloat16)
