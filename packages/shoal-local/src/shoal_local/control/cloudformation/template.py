@@ -4,7 +4,7 @@ import base64
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
@@ -77,10 +77,8 @@ def parse(body: str) -> Template:
         _check(template)
     except (ValueError, yaml.YAMLError) as error:
         raise invalid(f"Template format error: {error}") from error
-    except (AttributeError, IndexError, TypeError) as error:
+    except (AttributeError, IndexError, TypeError, RecursionError) as error:
         raise invalid(f"Template format error: unsupported structure ({error}).") from error
-    except RecursionError as error:
-        raise invalid("Template format error: it is nested too deeply.") from error
     return template
 
 
@@ -167,7 +165,6 @@ class Resolver:
     attribute: Callable[[str, str], Any]
     import_value: Callable[[str], str]
     parameter_store: Callable[[str], str]
-    _conditions: dict[str, bool] = field(default_factory=dict)
 
     def __call__(self, value: Any) -> Any:
         """Return `value` with every function resolved; it may be NO_VALUE itself."""
@@ -186,12 +183,10 @@ class Resolver:
 
     def condition(self, name: str) -> bool:
         """Return whether the condition of this name holds."""
-        if name not in self._conditions:
-            conditions = self.template.section("Conditions")
-            if name not in conditions:
-                raise invalid(f"Template format error: Unresolved condition {name}")
-            self._conditions[name] = self.test(conditions[name])
-        return self._conditions[name]
+        conditions = self.template.section("Conditions")
+        if name not in conditions:
+            raise invalid(f"Template format error: Unresolved condition {name}")
+        return self.test(conditions[name])
 
     def test(self, expression: Any) -> bool:
         """Return whether the expression of a condition or rule is true."""
