@@ -11,14 +11,13 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
-from wsgiref.util import FileWrapper
 
 from moto.core.request import Request
 
 from shoal_local.context import RoleCredentials
 from shoal_local.control.authorization.authorizer import Authorizer
 from shoal_local.control.http.guards import unknown
-from shoal_local.control.http.loopback_guard import BLOCK, DEFAULT_MAX_BYTES, inflate, too_large
+from shoal_local.control.http.loopback_guard import DEFAULT_MAX_BYTES, inflate, too_large
 from shoal_local.control.http.protocol import (
     Answer,
     ApiCall,
@@ -32,7 +31,7 @@ from shoal_local.control.http.protocol import (
     match_operation,
     protocol_of,
     signature_of,
-    status_line,
+    write,
 )
 from shoal_local.control.http.request_handler import RequestLog
 from shoal_local.control.http.signatures import check_signature, decode_chunks
@@ -250,17 +249,6 @@ def is_own_path(environ: Mapping[str, Any]) -> bool:
     return str(environ.get("PATH_INFO", "")).startswith((OWN_PATH, *CLOSED_PATHS))
 
 
-def write(answer: Answer, start_response: StartResponse) -> Iterable[bytes]:
-    """Send an answer."""
-    headers = [(name, str(value)) for name, value in answer.headers.items()]
-    if answer.parts is not None:
-        start_response(status_line(answer.status), headers)
-        return answer.parts
-    length = answer.file.stat().st_size if answer.file else len(answer.body)
-    start_response(status_line(answer.status), [*headers, ("Content-Length", str(length))])
-    return FileWrapper(answer.file.open("rb"), BLOCK) if answer.file else [answer.body]
-
-
 @dataclass(frozen=True)
 class AccountRouter:
     """A WSGI application in front of the accounts' routers, by region and account.
@@ -282,10 +270,7 @@ class AccountRouter:
         except AwsError as refusal:
             # Its body is read all the same, so that the next request on the connection is found.
             discard_body(environ)
-            signature = signature_of(environ)
-            is_ec2 = signature is not None and signature.service == "ec2"
-            protocol = "ec2" if is_ec2 else protocol_of(environ)
-            return write(error_answer(refusal, protocol), start_response)
+            return write(error_answer(refusal, protocol_of(environ)), start_response)
         return router(environ, start_response)
 
     def _router(self, environ: dict[str, Any]) -> ServiceRouter:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import IO, Any
 
-from shoal_local.control.http.protocol import error_answer, protocol_of, signature_of, status_line
+from shoal_local.control.http.protocol import BLOCK, error_answer, protocol_of, signature_of, write
 from shoal_local.errors import AwsError
 
 MIB = 1024 * 1024
@@ -35,7 +35,6 @@ MAX_BYTES: Mapping[str, int] = {
 }
 DEFAULT_MAX_BYTES = 8 * MIB
 MAX_IN_MEMORY_BYTES = 8 * MIB
-BLOCK = 256 * 1024
 SIGNED_HOST, SIGNED_PATH = "shoal.signed_host", "shoal.signed_path"
 """Keys of the WSGI environment: what the client signed, where the guard rewrites it."""
 
@@ -53,10 +52,7 @@ class LoopbackGuard:
             self._check_host(environ)
             check_size(environ)
         except AwsError as refusal:
-            answer = error_answer(refusal, protocol_of(environ))
-            headers = [*answer.headers.items(), ("Content-Length", str(len(answer.body)))]
-            start_response(status_line(answer.status), headers)
-            return [answer.body]
+            return write(error_answer(refusal, protocol_of(environ)), start_response)
         response: Iterable[bytes] = self.app(environ, start_response)
         return response
 

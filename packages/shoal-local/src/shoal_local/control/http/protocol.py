@@ -12,7 +12,6 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from xml.sax.saxutils import escape
@@ -79,7 +78,7 @@ UNPARSED = (
     *(RequestParserError, ValueError, TypeError, AttributeError, OverflowError, RuntimeError),
 )
 """Errors of moto's parser, which trusts the types it is given."""
-_BLOCK = 256 * 1024
+BLOCK = 256 * 1024
 CREDENTIAL = re.compile(
     r"Credential=(?P<key>[^/,\s]+)/(?P<day>\d{8})/(?P<region>[^/]+)/(?P<service>[^/]+)/aws4_request"
 )
@@ -130,8 +129,6 @@ class Answer:
     status: int
     headers: Mapping[str, str]
     body: bytes
-    file: Path | None = None
-    """Sent block by block in place of the body, if set."""
     parts: Iterable[bytes] | None = None
     """Sent as they come in place of the body, if set; `close()` is called at the end."""
 
@@ -160,7 +157,7 @@ def buffer_body(environ: dict[str, Any]) -> bytes:
 def discard_body(environ: Mapping[str, Any]) -> None:
     """Read the body, whatever its size, and keep nothing of it."""
     remaining = int(environ.get("CONTENT_LENGTH") or 0)
-    while remaining and (block := environ["wsgi.input"].read(min(remaining, _BLOCK))):
+    while remaining and (block := environ["wsgi.input"].read(min(remaining, BLOCK))):
         remaining -= len(block)
 
 
@@ -323,10 +320,16 @@ def protocol_of(environ: Mapping[str, Any]) -> str:
     """Return the protocol of a request without a known operation, guessed from its content type."""
     content_type = environ.get("CONTENT_TYPE", "")
     if content_type.startswith("application/x-www-form-urlencoded"):
-        return "query"
+        signature = signature_of(environ)
+        return "ec2" if signature is not None and signature.service == "ec2" else "query"
     return "json" if "json" in content_type or environ.get("HTTP_X_AMZ_TARGET") else "rest-xml"
 
 
-def status_line(status: int) -> str:
-    """Return the status for WSGI, as `200 OK`."""
-    return f"{status} {http.client.responses.get(status, 'Unknown')}"
+def write(answer: Answer, start_response: Callable[..., Any]) -> Iterable[bytes]:
+    """Send an answer."""
+    headers = [(name, str(value)) for name, value in answer.headers.items()]
+    if answer.parts is None:
+        headers.append(("Content-Length", str(len(answer.body))))
+    reason = http.client.responses.get(answer.status, "Unknown")
+    start_response(f"{answer.status} {reason}", headers)
+    return [answer.body] if answer.parts is None else answer.parts

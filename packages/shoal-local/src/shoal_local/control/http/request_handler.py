@@ -20,10 +20,9 @@ from typing import Any, cast
 
 from moto.moto_server.werkzeug_app import MotoRequestHandler
 
-from shoal_local.control.http.protocol import ApiCall, account_of
+from shoal_local.control.http.protocol import BLOCK, ApiCall, account_of
 
 log = logging.getLogger(__name__)
-_BLOCK = 256 * 1024
 _LENGTH = re.compile("[0-9]{1,18}")
 _MAX_DISCARDED_BYTES = 1024 * 1024
 _MORE_WITHIN_S = 0.01
@@ -152,7 +151,7 @@ class RequestHandler(MotoRequestHandler):
         poll = select.poll()
         poll.register(self.connection, select.POLLIN)
         left = _MAX_DISCARDED_BYTES
-        while left > 0 and poll.poll(_MORE_WITHIN_S * 1000) and (data := self.rfile.read1(_BLOCK)):
+        while left > 0 and poll.poll(_MORE_WITHIN_S * 1000) and (data := self.rfile.read1(BLOCK)):
             left -= len(data)
 
 

@@ -30,12 +30,11 @@ from werkzeug.wsgi import LimitedStream
 
 from shoal_local.context import RoleCredentials
 from shoal_local.control.http.loopback_guard import (
-    BLOCK,
     MAX_IN_MEMORY_BYTES,
     SIGNED_HOST,
     SIGNED_PATH,
 )
-from shoal_local.control.http.protocol import CREDENTIAL, Signature, buffer_body
+from shoal_local.control.http.protocol import BLOCK, CREDENTIAL, Signature, buffer_body
 from shoal_local.errors import AwsError
 
 AUTHORIZATION = re.compile(
@@ -47,6 +46,10 @@ MAX_SKEW = timedelta(minutes=15)
 HASH_HEADER = "HTTP_X_AMZ_CONTENT_SHA256"
 UNSIGNED_CHUNKS = "STREAMING-UNSIGNED-PAYLOAD-TRAILER"
 SHA256 = re.compile(r"^[0-9a-f]{64}$")
+MISMATCH = (
+    "The request signature we calculated does not match the signature you provided. Check your"
+    " AWS Secret Access Key and signing method."
+)
 
 
 def check_signature(
@@ -72,7 +75,8 @@ def check_signature(
         raise AwsError("IncompleteSignature", reason)
     payload_hash = _payload_hash(environ, is_s3)
     if not _equal(environ.get("HTTP_X_AMZ_SECURITY_TOKEN", ""), credentials.session_token):
-        raise _wrong_token(is_s3)
+        message = "The provided token is malformed or otherwise invalid."
+        raise AwsError("InvalidToken", message) if is_s3 else _unknown_key(is_s3)
     path = environ.get(SIGNED_PATH) or environ["RAW_URI"]
     request = AWSRequest(environ["REQUEST_METHOD"], f"http://localhost{path}")
     request.context["timestamp"] = timestamp
@@ -83,7 +87,7 @@ def check_signature(
     signer = kind(key, signed["service"], signed["region"], payload_hash)
     text = signer.string_to_sign(request, signer.canonical_request(request))
     if not _equal(signer.signature(text, request), signed["signature"]):
-        raise _mismatch()
+        raise AwsError("SignatureDoesNotMatch", MISMATCH, 403)
     _check_time(timestamp, is_s3)
 
 
@@ -180,21 +184,6 @@ def _unknown_key(is_s3: bool) -> AwsError:
         return AwsError("InvalidAccessKeyId", message, 403)
     message = "The security token included in the request is invalid."
     return AwsError("InvalidClientTokenId", message, 403)
-
-
-def _wrong_token(is_s3: bool) -> AwsError:
-    if is_s3:
-        message = "The provided token is malformed or otherwise invalid."
-        return AwsError("InvalidToken", message, 400)
-    return _unknown_key(is_s3)
-
-
-def _mismatch() -> AwsError:
-    message = (
-        "The request signature we calculated does not match the signature you provided. Check your"
-        " AWS Secret Access Key and signing method."
-    )
-    return AwsError("SignatureDoesNotMatch", message, 403)
 
 
 LENGTH_HEADER = "HTTP_X_AMZ_DECODED_CONTENT_LENGTH"
