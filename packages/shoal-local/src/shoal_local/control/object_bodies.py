@@ -142,7 +142,7 @@ def complete(
 
 
 def _checksum(values: Sequence[bytes | Body], algorithm: str, kind: str) -> Checksum | None:
-    """Return the checksum; None where Python lacks the algorithm, and moto takes another one."""
+    """Return the checksum; None for an algorithm for which moto may take another one."""
     compute = _ALGORITHMS.get(algorithm)
     if compute is None:
         return None
@@ -159,22 +159,14 @@ def _crc32(blocks: Iterable[bytes]) -> bytes:
     return checksum.to_bytes(4, "big")
 
 
-def _sha(name: str) -> Callable[[Iterable[bytes]], bytes]:
-    def digest(blocks: Iterable[bytes]) -> bytes:
-        hasher = hashlib.new(name, usedforsecurity=False)
-        for block in blocks:
-            hasher.update(block)
-        return hasher.digest()
-
-    return digest
+def sha256(blocks: Iterable[bytes]) -> bytes:
+    hasher = hashlib.sha256()
+    for block in blocks:
+        hasher.update(block)
+    return hasher.digest()
 
 
-sha256 = _sha("sha256")
-_ALGORITHMS: dict[str, Callable[[Iterable[bytes]], bytes]] = {
-    "CRC32": _crc32,
-    "SHA1": _sha("sha1"),
-    "SHA256": sha256,
-}
+_ALGORITHMS: dict[str, Callable[[Iterable[bytes]], bytes]] = {"CRC32": _crc32, "SHA256": sha256}
 
 
 def checksum_of(value: bytes | Body, algorithm: str) -> bytes:
