@@ -52,7 +52,6 @@ class AutoScaling:
 
     @property
     def operations(self) -> Handlers:
-        """Return the handlers by operation; every other operation is refused."""
         return {
             "RegisterScalableTarget": self._register,
             "DeregisterScalableTarget": self._deregister,

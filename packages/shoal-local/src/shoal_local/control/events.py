@@ -91,12 +91,10 @@ class Events:
 
     @property
     def operations(self) -> Handlers:
-        """Return the handlers of the operations answered here; moto answers the others."""
         return {"PutEvents": self._put_events}
 
     @property
     def guards(self) -> Mapping[str, Guard]:
-        """Return the checks before moto gets a request."""
         replays = Refusal("does not replay events")
         checks = {"PutTargets": check_targets, "PutRule": check_rule}
         return {**checks, "CreateArchive": replays, "StartReplay": replays}

@@ -59,7 +59,6 @@ class Fsx:
 
     @property
     def operations(self) -> Handlers:
-        """Return the handlers by operation; every other operation is refused."""
         return {
             "CreateFileSystem": self._create,
             "DescribeFileSystems": self._describe,

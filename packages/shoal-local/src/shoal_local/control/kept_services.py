@@ -40,7 +40,6 @@ class BuildProjects:
 
     @property
     def operations(self) -> Handlers:
-        """Return the handlers by operation; every other operation is refused."""
         return {
             "CreateProject": self._create,
             "UpdateProject": self._update,
@@ -206,7 +205,6 @@ class Quotas:
 
     @property
     def operations(self) -> Handlers:
-        """Return the handlers by operation; every other operation is refused."""
         return {"ListServiceQuotas": self._list, "RequestServiceQuotaIncrease": self._request}
 
     def limit(self, name: str, service: str = SERVICE) -> float | None:

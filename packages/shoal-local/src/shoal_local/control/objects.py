@@ -48,7 +48,6 @@ class ObjectGuards:
 
     @property
     def guards(self) -> Mapping[str, Guard]:
-        """Return the guards by operation; `*` is every operation."""
         return {
             "*": _check_owners,
             "PutObject": self._check_new_key,

@@ -72,7 +72,6 @@ class Scheduler:
 
     @property
     def guards(self) -> dict[str, Guard]:
-        """Return the checks before moto gets a request."""
         return {
             "CreateSchedule": self._check_schedule,
             "UpdateSchedule": self._check_schedule,

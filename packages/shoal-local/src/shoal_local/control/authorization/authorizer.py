@@ -260,7 +260,6 @@ class Simulator:
 
     @property
     def operations(self) -> Handlers:
-        """Return the handlers of IAM's operations."""
         return {"SimulatePrincipalPolicy": self._simulate}
 
     def _simulate(self, call: ApiCall) -> Mapping[str, Any]:

@@ -60,11 +60,9 @@ class PolicyGuards:
 
     @property
     def guards(self) -> Mapping[str, Mapping[str, Guard]]:
-        """Return the guards by service and operation."""
         return {
             "iam": {
-                "CreateRole": lambda call: self._trust(call, "AssumeRolePolicyDocument"),
-                "UpdateAssumeRolePolicy": lambda call: self._trust(call, "PolicyDocument"),
+                **dict.fromkeys(("CreateRole", "UpdateAssumeRolePolicy"), self._trust),
                 **dict.fromkeys(("CreatePolicy", "CreatePolicyVersion"), _managed_size),
                 "PutRolePolicy": _inline_size,
                 "AttachRolePolicy": _attached,
@@ -80,8 +78,9 @@ class PolicyGuards:
             },
         }
 
-    def _trust(self, call: ApiCall, parameter: str) -> None:
-        text = call.parameters[parameter]
+    def _trust(self, call: ApiCall) -> None:
+        request = call.parameters
+        text = request.get("AssumeRolePolicyDocument") or request["PolicyDocument"]
         self._check("iam", text)
         if len(without_space(text)) > MAX_TRUST_CHARACTERS:
             raise _over(f"Cannot exceed quota for ACLSizePerRole: {MAX_TRUST_CHARACTERS}")
