@@ -15,7 +15,7 @@ from shoal_local.context import ServiceContext
 from shoal_local.control import alarms
 from shoal_local.control.alarms import Alarms
 from shoal_local.control.authorization.account import AccountState
-from shoal_local.control.authorization.authorizer import Authorizer, Simulator
+from shoal_local.control.authorization.authorizer import Authorizer
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.autoscaling import AutoScaling
 from shoal_local.control.cloudformation.service import CloudFormation
@@ -205,11 +205,10 @@ class Account:
             "service-quotas": self.quotas.operations,
         }
         functions = {**self.functions.operations, **self.sources.operations, **tagging.operations}
-        simulator = Simulator(self.state, self._shared.evaluator)
         services = {
             **{name: Service({}) for name in guards},
             "sts": Service(self.identity.operations, complete=True),
-            "iam": Service(simulator.operations),
+            "iam": Service(self.authorizer.operations),
             "events": Service(self.events.operations),
             "lambda": Service(functions, complete=True),
             "cloudformation": Service(self.cloudformation.operations, complete=True),

@@ -69,6 +69,11 @@ ALLOW_ALL: Mapping[str, Policy] = {
 MALFORMED_REQUEST = (AttributeError, TypeError, KeyError, IndexError, ValueError)
 """Errors of rules for a request of the wrong shape, which its service refuses later."""
 
+_invalid = partial(AwsError, "InvalidInput")
+
+_TAKEN = {"PolicySourceArn", "ActionNames", "MaxItems"}
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+
 log = logging.getLogger(__name__)
 
 
@@ -226,38 +231,6 @@ class Authorizer:
         except EmulatorError as error:  # better a refusal by name than a permission by accident
             raise refusal(call.service, str(error)) from error
 
-
-def denial_message(caller_arn: str, question: Question, decision: Decision) -> str:
-    """Return AWS's sentence about a denied request; S3 quotes the resource, EC2 says it twice."""
-    resource = f'"{question.resource}"' if question.service == "s3" else question.resource
-    prefix = (
-        "You are not authorized to perform this operation. " if question.service == "ec2" else ""
-    )
-    return (
-        f"{prefix}User: {caller_arn} is not authorized to perform: {question.action} on resource:"
-        f" {resource} {decision.reason}"
-    )
-
-
-def refusal(service: str, message: str) -> AwsError:
-    """Return the message as the service's own error."""
-    code, status = ERROR_CODES.get(service, ("AccessDeniedException", 400))
-    return AwsError(code, message, status)
-
-
-_invalid = partial(AwsError, "InvalidInput")
-
-_TAKEN = {"PolicySourceArn", "ActionNames", "MaxItems"}
-_VARIABLE = re.compile(r"\$\{(\w+)\}")
-
-
-@dataclass(frozen=True)
-class Simulator:
-    """Simulates the policies of one account."""
-
-    state: AccountState
-    evaluator: Evaluator
-
     @property
     def operations(self) -> Handlers:
         return {"SimulatePrincipalPolicy": self._simulate}
@@ -270,14 +243,14 @@ class Simulator:
         entity = self.state.entity(arn)
         if entity is None:
             raise AwsError("NoSuchEntity", f"The principal {arn} cannot be found.", 404)
-        decide = partial(self._decide, arn, *self.state.policies_of(entity))
+        decide = partial(self._simulated, arn, *self.state.policies_of(entity))
         results = [
             {"EvalActionName": action, "EvalResourceName": ANY, "EvalDecision": decide(action)}
             for action in request["ActionNames"]
         ]
         return {"EvaluationResults": results, "IsTruncated": False}
 
-    def _decide(
+    def _simulated(
         self, principal: str, identity: Mapping[str, Policy], boundary: Policy | None, action: str
     ) -> str:
         """Return the decision about an action on all resources, in the API's words."""
@@ -300,3 +273,21 @@ class Simulator:
         if decision.allowed:
             return "allowed"
         return "explicitDeny" if decision.explicit else "implicitDeny"
+
+
+def denial_message(caller_arn: str, question: Question, decision: Decision) -> str:
+    """Return AWS's sentence about a denied request; S3 quotes the resource, EC2 says it twice."""
+    resource = f'"{question.resource}"' if question.service == "s3" else question.resource
+    prefix = (
+        "You are not authorized to perform this operation. " if question.service == "ec2" else ""
+    )
+    return (
+        f"{prefix}User: {caller_arn} is not authorized to perform: {question.action} on resource:"
+        f" {resource} {decision.reason}"
+    )
+
+
+def refusal(service: str, message: str) -> AwsError:
+    """Return the message as the service's own error."""
+    code, status = ERROR_CODES.get(service, ("AccessDeniedException", 400))
+    return AwsError(code, message, status)
