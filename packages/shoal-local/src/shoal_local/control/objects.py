@@ -59,19 +59,20 @@ class ObjectGuards:
 
     def _check_read(self, call: ApiCall) -> None:
         request = call.parameters
-        stored = _object(request["Bucket"], request["Key"], request.get("VersionId"))
-        self._check_key_of(stored, request["Bucket"])
+        self._check_stored(request["Bucket"], request["Key"], request.get("VersionId"))
 
     def _check_source(self, call: ApiCall) -> None:
-        bucket, key, version = copied_object(call)
-        if key:
-            self._check_key_of(_object(bucket, key, version), bucket)
+        self._check_stored(*copied_object(call))
 
     def _check_copy(self, call: ApiCall) -> None:
         self._check_source(call)
         self._check_new_key(call)
 
-    def _check_key_of(self, stored: Any, bucket: str) -> None:
+    def _check_stored(self, bucket: str, key: str, version: str | None) -> None:
+        """Check the key with which a stored object is encrypted."""
+        owner = owner_of_bucket(bucket)
+        store = s3_backends[owner][PARTITION] if owner else None
+        stored = store.get_object(bucket, key, version_id=version) if store else None
         if isinstance(stored, FakeKey) and (stored.encryption or "").startswith(KMS):
             self._check_key(stored.kms_key_id or self.state.key_of_bucket(bucket), bucket)
 
@@ -94,13 +95,6 @@ def _check_owners(call: ApiCall) -> None:
     expected = call.parameters.get("ExpectedBucketOwner")
     if expected and owner_of_bucket(call.parameters.get("Bucket", "")) not in {None, expected}:
         raise AwsError("AccessDenied", "Access Denied", 403)
-
-
-def _object(bucket: str, key: str, version: str | None) -> Any:
-    owner = owner_of_bucket(bucket)
-    if owner is None:
-        return None
-    return s3_backends[owner][PARTITION].get_object(bucket, key, version_id=version)
 
 
 Page = tuple[list[Any], list[str], list[Any], str | None, str | None]

@@ -170,11 +170,6 @@ class AccountState:
             return {"Version": "2012-10-17", "Statement": [own]}
         return policy
 
-    def path_of_role(self, name: str) -> str:
-        """Return the path in the role's ARN; / where there is no such role."""
-        role = role_named(self.account, name)
-        return str(role.path) if role else "/"
-
     def caller_context(self, caller_arn: str) -> dict[str, ContextValue]:
         """Return `aws:PrincipalArn` of a role session, with the role's path."""
         role = role_of_session(caller_arn)

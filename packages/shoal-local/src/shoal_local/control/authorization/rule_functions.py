@@ -12,6 +12,7 @@ from typing import Any
 
 from shoal_local.control.authorization.account import AccountState, copied_object
 from shoal_local.control.http.protocol import ANY, ApiCall, ContextValue, account_of
+from shoal_local.control.identity.identity import role_named
 
 EC2_KINDS = {
     "acl": "network-acl",
@@ -99,7 +100,8 @@ class RuleInput:
 
     def role_path(self, name: Any) -> str:
         """Return the path of the role of this name; / for a new one."""
-        return self.resources.path_of_role(str(name))
+        role = role_named(self.resources.account, str(name))
+        return str(role.path) if role else "/"
 
     def without_scheme(self, url: Any) -> str | None:
         return str(url).removeprefix("https://") if url else None
