@@ -12,7 +12,6 @@ import threading
 import uuid
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
@@ -68,25 +67,24 @@ DueTimes = dict[tuple[str, str], datetime | None]
 """When scheduled rules fire, by a rule's ARN and its expression."""
 
 
-@dataclass
 class Events:
-    """The rules and deliveries of an account; `close` waits for deliveries under way."""
+    """The rules and deliveries of an account. Schedules run `speed` times as fast as the clock."""
 
-    identity: Identity
-    clients: Clients
-    functions: Functions
-    speed: float = 1.0
-    """How much faster than the clock schedules run."""
-    faults: Faults = field(default_factory=Faults)
-    _postponed: dict[str, dict[str, Any]] = field(default_factory=dict)
-    _due_at: DueTimes = field(default_factory=dict)
-    _pool: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(MAX_THREADS, "events")
-    )
-    _closing: threading.Event = field(default_factory=threading.Event)
-
-    def __post_init__(self) -> None:
-        self._clock = Clock(self._fire_due, self.speed, "rules")
+    def __init__(
+        self,
+        identity: Identity,
+        clients: Clients,
+        functions: Functions,
+        speed: float,
+        faults: Faults,
+    ) -> None:
+        self._identity, self._clients, self._functions = identity, clients, functions
+        self._faults = faults
+        self._postponed: dict[str, dict[str, Any]] = {}
+        self._due_at: DueTimes = {}
+        self._pool = ThreadPoolExecutor(MAX_THREADS, "events")
+        self._closing = threading.Event()
+        self._clock = Clock(self._fire_due, speed, "rules")
         self._clock.start()
 
     @property
@@ -111,7 +109,7 @@ class Events:
         """
         execution, kind = str(event["detail"].get("pipelineExecutionArn")), event["detail-type"]
         postponed = self._postponed.pop(execution, None)
-        rule = self.faults.hit("event", kind, event["detail"])
+        rule = self._faults.hit("event", kind, event["detail"])
         do = rule.do if rule is not None else ""
         if do == "reorder":
             self._postponed[execution] = event
@@ -134,9 +132,9 @@ class Events:
             "id": str(uuid.uuid4()),
             "detail-type": entry["detail-type"],
             "source": entry["source"],
-            "account": self.identity.account,
+            "account": self._identity.account,
             "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "region": self.identity.region,
+            "region": self._identity.region,
             "resources": list(entry.get("resources", [])),
             "detail": entry["detail"],
         }
@@ -190,7 +188,7 @@ class Events:
             self._deliver(rule, target, event)
 
     def _rules(self) -> list[Rule]:
-        backend = events_backends[self.identity.account][self.identity.region]
+        backend = events_backends[self._identity.account][self._identity.region]
         return list(backend.event_buses[DEFAULT_BUS].rules.values())
 
     def _deliver(self, rule: Rule, target: Mapping[str, Any], event: Mapping[str, Any]) -> None:
@@ -198,19 +196,19 @@ class Events:
         try:
             if target["Arn"].startswith("arn:aws:sqs:"):
                 self._to_queue(target["Arn"], rule.arn, payload)
-            elif self.functions.service_may_invoke(target["Arn"], EVENTS, rule.arn):
-                self.functions.invoke_later(target["Arn"], payload)
+            elif self._functions.service_may_invoke(target["Arn"], EVENTS, rule.arn):
+                self._functions.invoke_later(target["Arn"], payload)
             else:
                 raise _denied("function", "invoke it", rule.arn)
         except (AwsError, ClientError, BotoCoreError) as error:
             self._undelivered(target, rule.arn, payload, str(error))
 
     def _to_queue(self, queue_arn: str, rule_arn: str, payload: Any) -> None:
-        sqs, action = self.clients("sqs"), "sqs:SendMessage"
+        sqs, action = self._clients("sqs"), "sqs:SendMessage"
         url = sqs.get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"]
         answer = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])
         policy = json.loads(answer.get("Attributes", {}).get("Policy") or "{}")
-        principal = self.identity.service_principal(EVENTS)
+        principal = self._identity.service_principal(EVENTS)
         context = {**principal.context, "aws:SourceArn": rule_arn, "aws:SecureTransport": "true"}
         if not allows(policy, principal, action, queue_arn, context):
             raise _denied("queue", "send to it", rule_arn)

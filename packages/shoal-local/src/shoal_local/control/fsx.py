@@ -182,11 +182,8 @@ class Fsx:
         file_system.association.pop("ClientRequestToken", None)
         return {"Association": _answer(file_system.association, Lifecycle="CREATING")}
 
-    def _associations(self) -> list[FileSystem]:
-        return [each for each in self._all.values() if each.association]
-
     def _associated(self, id_: str) -> FileSystem:
-        for each in self._associations():
+        for each in self._all.values():
             if each.association and each.association["AssociationId"] == id_:
                 return each
         message = f"No data repository association {id_} was found."
@@ -196,8 +193,9 @@ class Fsx:
         if call.parameters.get("Filters"):
             raise _not_emulated("Filters in DescribeDataRepositoryAssociations")
         ids = call.parameters.get("AssociationIds")
-        file_systems = [self._associated(each) for each in ids] if ids else self._associations()
-        return {"Associations": [_answer(each.association or {}) for each in file_systems]}
+        file_systems = map(self._associated, ids) if ids else self._all.values()
+        associations = [each.association for each in file_systems if each.association]
+        return {"Associations": [_answer(each) for each in associations]}
 
     def _update_association(self, call: ApiCall) -> Mapping[str, Any]:
         association = self._associated(call.parameters["AssociationId"]).association or {}

@@ -56,7 +56,7 @@ class DueCall:
 class Scheduler:
     """The schedules of an account in a region; `speed` of their seconds pass in one second."""
 
-    def __init__(self, identity: Identity, clients: Clients, speed: float = 1.0) -> None:
+    def __init__(self, identity: Identity, clients: Clients, speed: float) -> None:
         self._identity, self._clients, self._speed = identity, clients, speed
         self._waiting: dict[tuple[str, float], tuple[tuple[str, str], datetime | None]] = {}
         self._pool = ThreadPoolExecutor(MAX_THREADS, "scheduler")

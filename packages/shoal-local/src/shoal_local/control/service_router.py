@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from moto.core.request import Request
+from werkzeug.datastructures import Headers
 
 from shoal_local.context import RoleCredentials
 from shoal_local.control.authorization.authorizer import Authorizer
@@ -217,14 +218,11 @@ class ServiceRouter:
 
     def _moto(self, exchange: Exchange, start_response: StartResponse) -> Iterable[bytes]:
         environ, call = exchange.environ, exchange.call
-        status: list[int] = []
-        lengths: list[int] = []
+        status = length = 0
 
         def started(line: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
-            status.append(int(line.split(" ", 1)[0]))
-            lengths.extend(
-                int(value) for name, value in headers if name.lower() == "content-length"
-            )
+            nonlocal status, length
+            status, length = int(line[:3]), Headers(headers).get("Content-Length", 0, int)
             return start_response(line, headers, *rest)
 
         # replaces whatever the client sent by that name
@@ -239,8 +237,8 @@ class ServiceRouter:
             what = f"{call.service} {call.operation}"
             raise unknown(f"Shoal's emulator does not emulate {what}") from error
         # the answer to HEAD has the length of a body that it leaves out
-        has_body = lengths and environ["REQUEST_METHOD"] != "HEAD"
-        self.requests.record(call, status[0] if status else 0, sent=lengths[0] if has_body else 0)
+        sent = length if environ["REQUEST_METHOD"] != "HEAD" else 0
+        self.requests.record(call, status, sent=sent)
         return response
 
 

@@ -4,6 +4,7 @@ GUARDS refuse what moto would answer with a success that nothing stands behind, 
 it leave this machine; before anything is kept.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,12 +33,11 @@ def unknown(reason: str) -> AwsError:
 
 def merged(*tables: Mapping[str, Mapping[str, Guard]]) -> Guards:
     """Return the guards of all tables, those of the first table first."""
-    guards: dict[str, dict[str, tuple[Guard, ...]]] = {}
+    guards: dict[str, dict[str, tuple[Guard, ...]]] = defaultdict(lambda: defaultdict(tuple))
     for table in tables:
         for service, rows in table.items():
-            operations = guards.setdefault(service, {})
             for operation, guard in rows.items():
-                operations[operation] = (*operations.get(operation, ()), guard)
+                guards[service][operation] += (guard,)
     return guards
 
 
