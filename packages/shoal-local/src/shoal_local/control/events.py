@@ -179,7 +179,7 @@ class Events:
         """Deliver due scheduled rules to their own targets (user guide, "Scheduled events")."""
         kind = {"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}
         due, self._due_at = due_rules(self._rules(), self._due_at, now)
-        for rule in due if not self._closing.is_set() else ():
+        for rule in due:
             event = self._event({**kind, "resources": [rule.arn]})
             self._pool.submit(self._to_targets, rule, event)
 

@@ -190,8 +190,8 @@ class Fsx:
         raise AwsError("DataRepositoryAssociationNotFound", message)
 
     def _describe_associations(self, call: ApiCall) -> Mapping[str, Any]:
-        if call.parameters.get("Filters"):
-            raise _not_emulated("Filters in DescribeDataRepositoryAssociations")
+        taken = {"AssociationIds", "MaxResults", "NextToken"}
+        _refuse_others(call.parameters, taken, "DescribeDataRepositoryAssociations")
         ids = call.parameters.get("AssociationIds")
         file_systems = map(self._associated, ids) if ids else self._all.values()
         associations = [each.association for each in file_systems if each.association]

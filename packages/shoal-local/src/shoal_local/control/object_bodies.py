@@ -10,7 +10,6 @@ import binascii
 import hashlib
 import io
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,9 +24,9 @@ from moto.settings import S3_UPLOAD_PART_MIN_SIZE, get_s3_default_key_buffer_siz
 from werkzeug.datastructures import ImmutableMultiDict
 
 from shoal_local.control.http.loopback_guard import MAX_IN_MEMORY_BYTES
+from shoal_local.control.http.signatures import SHA256
 
 BLOCK = 1024 * 1024
-SHA256 = re.compile(r"^[0-9a-f]{64}$")
 Checksum = tuple[str, str, int]
 """FULL_OBJECT or COMPOSITE, the checksum in base64, and the number of parts."""
 

@@ -32,11 +32,11 @@ from moto.s3.responses import S3Response
 
 from shoal_local.control.authorization.account import AccountState, copied_object, owner_of_bucket
 from shoal_local.control.http.protocol import ApiCall, Guard
+from shoal_local.control.identity.identity import PARTITION
 from shoal_local.control.identity.policy_guards import check_usable
 from shoal_local.control.object_bodies import blocks_of, sha256, value_of
 from shoal_local.errors import AwsError
 
-PARTITION = "aws"
 KMS = "aws:kms"  # and aws:kms:dsse
 
 

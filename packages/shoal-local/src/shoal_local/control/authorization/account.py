@@ -23,11 +23,16 @@ from moto.sqs.models import sqs_backends
 from shoal_local.control.authorization.evaluator import Policy
 from shoal_local.control.functions.service import Functions
 from shoal_local.control.http.protocol import ApiCall, ContextValue, Question, account_of
-from shoal_local.control.identity.identity import iam_of, role_named, role_of_session, with_arn
+from shoal_local.control.identity.identity import (
+    PARTITION,
+    iam_of,
+    role_named,
+    role_of_session,
+    with_arn,
+)
 from shoal_local.control.identity.policy_guards import stored_key
 from shoal_local.errors import AwsError
 
-PARTITION = "aws"
 Tags = Mapping[str, str]
 
 

@@ -23,7 +23,7 @@ HOSTS = ("localhost", "127.0.0.1", "[::1]")
 # allows it.
 BUCKET_HOST = re.compile(r"^(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])\.localhost$")
 SAME_SITE = ("", "none", "same-origin")
-LENGTH = re.compile(r"^\d{1,18}$")
+LENGTH = re.compile(r"^[0-9]{1,18}\Z")
 MAX_BYTES: Mapping[str, int] = {
     # S3 user guide, "Uploading objects": 5 GB in one PUT; only a PUT carries an object
     "s3": 5 * 1024 * MIB,
@@ -180,6 +180,5 @@ def too_large(service: str, max_bytes: int) -> AwsError:
     if service == "s3":
         reason = f"Your proposed upload exceeds the maximum allowed size of {max_bytes} bytes"
         return AwsError("EntityTooLarge", reason)
-    for_whom = "" if service == "lambda" else f" for {service}"
-    reason = f"Request must be smaller than {max_bytes} bytes{for_whom}"
+    reason = f"Request must be smaller than {max_bytes} bytes for {service}"
     return AwsError("RequestEntityTooLargeException", reason, 413)

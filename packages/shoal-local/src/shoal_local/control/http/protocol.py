@@ -17,6 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 from xml.sax.saxutils import escape
 
 from botocore.exceptions import UnknownServiceError
+from botocore.model import StructureShape
 from botocore.validate import ParamValidator
 from moto.core.model import OperationModel
 from moto.core.parse import PROTOCOL_PARSERS, RequestDict, RequestParserError
@@ -207,10 +208,8 @@ class Operation:
         checks that too, other clients do not.
         """
         members: Mapping[str, Any] = _without_nulls(parameters)
-        if self.model.input_shape is not None:
-            report = ParamValidator().validate(members, self.model.input_shape)
-            if report.has_errors():
-                raise AwsError("ValidationException", report.generate_report())
+        if mistakes := _mistakes(members, self.model.input_shape):
+            raise AwsError("ValidationException", mistakes)
         return members
 
     def refuse_other_query(self, request: Request) -> None:
@@ -239,11 +238,9 @@ class Operation:
 
     def answer(self, result: Mapping[str, Any]) -> Answer:
         """Return the result as the protocol has it; a 500 if it does not fit botocore's shape."""
-        if self.model.output_shape is not None:
-            report = ParamValidator().validate(dict(result), self.model.output_shape)
-            if report.has_errors():
-                what = f"answer of {self.name} is not of its shape: {report.generate_report()}"
-                raise AwsError("InternalFailure", what, 500)
+        if mistakes := _mistakes(dict(result), self.model.output_shape):
+            what = f"answer of {self.name} is not of its shape: {mistakes}"
+            raise AwsError("InternalFailure", what, 500)
         service = self.model.service_model.service_name
         response = get_serializer_class(service, self.protocol)(self.model).serialize(result)
         body = response["body"] or ""
@@ -260,6 +257,13 @@ class Operation:
             if member.serialization.get("location") == "statusCode":
                 return int(result.get(name, otherwise))
         return int(otherwise)
+
+
+def _mistakes(value: Mapping[str, Any], shape: StructureShape | None) -> str:
+    """Return botocore's report on a value that is not of the shape; else nothing."""
+    if shape is None:
+        return ""
+    return str(ParamValidator().validate(value, shape).generate_report())
 
 
 def _without_nulls(value: Any) -> Any:

@@ -6,7 +6,6 @@ import io
 import json
 import logging
 import os
-import re
 import select
 import socket
 import threading
@@ -20,10 +19,10 @@ from typing import Any, cast
 
 from moto.moto_server.werkzeug_app import MotoRequestHandler
 
+from shoal_local.control.http.loopback_guard import LENGTH
 from shoal_local.control.http.protocol import BLOCK, ApiCall, account_of
 
 log = logging.getLogger(__name__)
-_LENGTH = re.compile("[0-9]{1,18}")
 _MAX_DISCARDED_BYTES = 1024 * 1024
 _MORE_WITHIN_S = 0.01
 """For the rest of a body that nobody wants, before the connection ends."""
@@ -108,7 +107,7 @@ class RequestHandler(MotoRequestHandler):
         if environ.get("wsgi.input_terminated"):
             return None
         lengths = self.headers.get_all("Content-Length", ["0"])
-        is_number = len(lengths) == 1 and _LENGTH.fullmatch(lengths[0]) is not None
+        is_number = len(lengths) == 1 and LENGTH.match(lengths[0]) is not None
         self.close_connection = self.close_connection or not is_number
         body = _Body(self.rfile, int(lengths[0]) if is_number else 0)
         environ |= {"CONTENT_LENGTH": ",".join(lengths), "wsgi.input": body}
