@@ -16,6 +16,7 @@ import operator
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -68,18 +69,18 @@ class UnreadableError(Exception):
     """The alarm has a statistic or metric math, which is not emulated."""
 
 
+@dataclass
 class Alarms:
     """The alarms of the account in this region.
 
     The speeds are the seconds of hosting, and of schedules, that pass in a second of the clock.
     """
 
-    def __init__(
-        self, account: str, region: str, hosting_speed: float, schedule_speed: float
-    ) -> None:
-        self._account, self._region = account, region
-        self._hosting_speed, self._schedule_speed = hosting_speed, schedule_speed
-        self._evaluating = threading.Lock()
+    account: str
+    region: str
+    hosting_speed: float
+    schedule_speed: float
+    _evaluating: threading.Lock = field(default_factory=threading.Lock)
 
     def guard(self, call: ApiCall) -> None:
         """Bring the states of the alarms up to date that a DescribeAlarms asks for."""
@@ -91,7 +92,7 @@ class Alarms:
 
     @property
     def _kept(self) -> CloudWatchBackend:
-        return cloudwatch_backends[self._account][self._region]
+        return cloudwatch_backends[self.account][self.region]
 
     def _evaluate(self, alarm: Alarm) -> None:
         namespace = alarm.namespace if alarm.metric_name else ""
@@ -111,7 +112,7 @@ class Alarms:
         if not alarm.metric_name:
             raise UnreadableError("it is on metric math")
         now, count = utcnow(), int(alarm.evaluation_periods)
-        speed = self._hosting_speed if alarm.namespace == ENDPOINTS else self._schedule_speed
+        speed = self.hosting_speed if alarm.namespace == ENDPOINTS else self.schedule_speed
         period = timedelta(seconds=max(MIN_PERIOD_S, float(alarm.period) / speed))
         statistic = alarm.statistic or alarm.extended_statistic or "Average"
         buckets: list[list[float]] = [[] for _ in range(count)]

@@ -34,6 +34,8 @@ _ASSOCIATION = {
     *("FileSystemId", "FileSystemPath", "DataRepositoryPath", "BatchImportMetaDataOnCreate"),
     *("S3", "ClientRequestToken", "Tags"),
 }
+_FORGOTTEN = {"SecurityGroupIds", "ClientRequestToken"}
+"""Which the API does not tell again."""
 _IMPORTED = {"NEW", "CHANGED", "DELETED"}
 
 
@@ -81,7 +83,7 @@ class Fsx:
         _refuse_others(lustre, _LUSTRE, "LustreConfiguration")
         id_ = f"fs-{secrets.token_hex(9)[:17]}"
         document = {
-            **{name: value for name, value in request.items() if name in _FILE_SYSTEM},
+            **{name: request[name] for name in request.keys() - _FORGOTTEN},
             "OwnerId": self.identity.account,
             "CreationTime": datetime.now(UTC),
             "FileSystemId": id_,
@@ -94,8 +96,6 @@ class Fsx:
             "Tags": tag_map(request.get("Tags")),
             "LustreConfiguration": {"MountName": secrets.token_hex(4), **lustre},
         }
-        document.pop("SecurityGroupIds", None)
-        document.pop("ClientRequestToken", None)
         (self.folder / id_).mkdir(parents=True)
         role = LinkedRole(self.identity, self.clients, id_)
         self._all[id_] = FileSystem(document, role)
@@ -171,7 +171,7 @@ class Fsx:
         folder.mkdir(parents=True, exist_ok=True)
         file_system.link = link
         file_system.association = {
-            **{name: value for name, value in request.items() if name in _ASSOCIATION},
+            **{name: request[name] for name in request.keys() - _FORGOTTEN},
             "AssociationId": id_,
             "ResourceARN": self.identity.arn("fsx", f"association/{request['FileSystemId']}/{id_}"),
             "Lifecycle": "AVAILABLE",
@@ -179,7 +179,6 @@ class Fsx:
             "Tags": tag_map(request.get("Tags")),
             "CreationTime": datetime.now(UTC),
         }
-        file_system.association.pop("ClientRequestToken", None)
         return {"Association": _answer(file_system.association, Lifecycle="CREATING")}
 
     def _associated(self, id_: str) -> FileSystem:
@@ -274,8 +273,7 @@ def _not_emulated(what: str) -> AwsError:
 
 def _refuse_others(parameters: Mapping[str, Any], emulated: set[str], where: str) -> None:
     for name in sorted(parameters.keys() - emulated):
-        if parameters[name] is not None:
-            raise _not_emulated(f"{name} in {where}")
+        raise _not_emulated(f"{name} in {where}")
 
 
 def _check_association(request: Mapping[str, Any], file_system: FileSystem) -> None:
