@@ -191,7 +191,7 @@ class ServiceRouter:
             if int(environ.get("CONTENT_LENGTH") or 0) > DEFAULT_MAX_BYTES:
                 raise too_large("s3", DEFAULT_MAX_BYTES)
             body = buffer_body(environ)
-        parameters = operation.parse_head(request) if streamed else operation.parse(request, body)
+        parameters = operation.parse(request, None if streamed else body)
         # a header that S3 is to answer with (`response-content-type`) must have no line break
         for name, value in parameters.items():
             if name.startswith("Response") and isinstance(value, str) and not value.isprintable():

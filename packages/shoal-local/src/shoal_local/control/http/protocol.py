@@ -174,22 +174,18 @@ class Operation:
     def name(self) -> str:
         return str(self.model.name)
 
-    def parse(self, request: Request, body: bytes) -> dict[str, Any]:
-        """Return the parameters as boto3 takes them; raise AwsError for a malformed body."""
-        if "json" in self.protocol:
+    def parse(self, request: Request, body: bytes | None) -> dict[str, Any]:
+        """Return the parameters as boto3 takes them; raise AwsError for a malformed body.
+
+        Without a body, which may be too large to read, they are those of path, query and headers.
+        """
+        if body is not None and "json" in self.protocol:
             parsed_json(body)
-        return self._parsed(request, request.values, body)
-
-    def parse_head(self, request: Request) -> dict[str, Any]:
-        """Return the parameters in path, query and headers; the body may be too large to read."""
-        return self._parsed(request, request.args, b"")
-
-    def _parsed(self, request: Request, values: Any, body: bytes) -> dict[str, Any]:
         parts: RequestDict = {
             "method": request.method,
-            "values": values,
+            "values": request.args if body is None else request.values,
             "headers": request.headers,
-            "body": body,
+            "body": body or b"",
             "url_path": request.path,
             "url_params": dict(self.path_parameters),
         }
