@@ -208,8 +208,8 @@ class Events:
         url = sqs.get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"]
         answer = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])
         policy = json.loads(answer.get("Attributes", {}).get("Policy") or "{}")
-        principal = self._identity.service_principal(EVENTS)
-        context = {**principal.context, "aws:SourceArn": rule_arn, "aws:SecureTransport": "true"}
+        principal = self._identity.service_principal(EVENTS, rule_arn)
+        context = {**principal.context, "aws:SecureTransport": "true"}
         if not allows(policy, principal, action, queue_arn, context):
             raise _denied("queue", "send to it", rule_arn)
         sqs.send_message(QueueUrl=url, MessageBody=json.dumps(payload))
@@ -271,8 +271,7 @@ def due_rules(
 def check_targets(call: ApiCall) -> None:
     """Raise AwsError for a target that could not be delivered to."""
     for target in call.parameters.get("Targets") or []:
-        given = {key for key, value in target.items() if value is not None}
-        if unknown := sorted(given - TARGET_MEMBERS):
+        if unknown := sorted(target.keys() - TARGET_MEMBERS):
             raise _invalid(
                 f"Shoal's emulator has no event targets with {unknown[0]} (target {target['Id']})"
             )

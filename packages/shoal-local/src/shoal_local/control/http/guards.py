@@ -56,7 +56,7 @@ def _notification(call: ApiCall) -> None:
     """Refuse targets other than EventBridge: moto would deliver to them past policies."""
     configuration: Mapping[str, Any] = call.parameters.get("NotificationConfiguration") or {}
     for name in ("LambdaFunctionConfigurations", "QueueConfigurations", "TopicConfigurations"):
-        if configuration.get(name) is not None and configuration.get(name) != []:
+        if configuration.get(name):
             reason = f"Shoal's emulator tells of objects through EventBridge only ({name})"
             raise AwsError("InvalidArgument", reason)
 

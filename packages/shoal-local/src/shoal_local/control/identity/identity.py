@@ -9,7 +9,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -109,24 +109,19 @@ class Identity:
         The service acts on a caller's behalf, or for `source_arn`. A session's name has two
         characters or more (STS API reference, AssumeRole), a function's may have one.
         """
-        principal = self.service_principal(service)
-        if source_arn:
-            context = {**principal.context, "aws:SourceArn": source_arn}
-            principal = replace(principal, context=context)
+        principal = self.service_principal(service, source_arn)
         session = self.assume_role(role_arn, session_name.ljust(2, "_"), principal)
         return _credentials(session)
 
-    def service_principal(self, service: str) -> Principal:
-        """Return the service as principal.
+    def service_principal(self, service: str, source_arn: str | None = None) -> Principal:
+        """Return the service as principal, which acts for `source_arn`.
 
-        Only the beginning of `aws:SourceArn`, up to the account, is known, so it matches by that
+        Where only the beginning of `aws:SourceArn`, up to the account, is known, it matches by that
         prefix.
         """
-        name = service.partition(".")[0]
-        source = f"arn:aws:{name}:{self.region}:{self.account}:*"
-        return Principal(
-            "Service", service, {"aws:SourceAccount": self.account, "aws:SourceArn": source}
-        )
+        prefix = f"arn:aws:{service.partition('.')[0]}:{self.region}:{self.account}:*"
+        context = {"aws:SourceAccount": self.account, "aws:SourceArn": source_arn or prefix}
+        return Principal("Service", service, context)
 
     def caller_principal(self, caller_arn: str) -> Principal:
         """Return the caller as principal, who is also a session's role, and their account."""
