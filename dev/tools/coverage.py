@@ -97,8 +97,10 @@ def moto_has(service: str, operation: str) -> bool:
         for name in names
         if (method := getattr(_responses(service), name, None)) and method.__module__ != _BASE
     ]
-    if service == "s3":  # moto finds its methods by the URL, so only operations with rules pass
-        return operation in rules_of(service)
+    if service == "s3":
+        # moto finds its methods by the URL, so a guard lets those with rules pass, in their URL's
+        # older name, too (GetBucketLifecycle)
+        return not {operation, f"{operation}Configuration"}.isdisjoint(rules_of(service))
     return any(not _lacks_body(method) for method in methods)
 
 
