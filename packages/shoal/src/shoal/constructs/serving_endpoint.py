@@ -1,7 +1,6 @@
 """The serving endpoint, deployed blue/green: autoscaling, alarms, and proof of each release."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_applicationautoscaling as scaling
@@ -104,20 +103,16 @@ class ServingEndpoint(Construct):
         alarms: Sequence[str],
     ) -> None:
         super().__init__(scope, construct_id)
-        retained: dict[str, Any] = {}
-        if settings.autoscaling:
-            kind = sagemaker.CfnEndpoint.VariantPropertyProperty
-            retained["retain_all_variant_properties"] = True
-            retained["exclude_retained_variant_properties"] = [
-                kind(variant_property_type=name) for name in _NOT_RETAINED
-            ]
+        kind = sagemaker.CfnEndpoint.VariantPropertyProperty
+        left_out = [kind(variant_property_type=name) for name in _NOT_RETAINED]
         self.endpoint = sagemaker.CfnEndpoint(
             self,
             "Endpoint",
             endpoint_name=names.serving_endpoint,
             endpoint_config_name=config_name,
             deployment_config=_deployment(settings, alarms),
-            **retained,
+            retain_all_variant_properties=True if settings.autoscaling else None,
+            exclude_retained_variant_properties=left_out if settings.autoscaling else None,
         )
         if settings.autoscaling:
             self._scale(names, settings.autoscaling)

@@ -63,14 +63,13 @@ Ports = tuple[Any, Any, Any]
 def check_security_groups(template: Template) -> Iterator[Finding]:
     """Yield every broken rule of the template's security groups."""
     inwards, outwards = self_rules(template, _INGRESS), self_rules(template, _EGRESS)
-    for group in sorted({*inwards, *outwards}):
-        for ports in sorted(inwards.get(group, set()) ^ outwards.get(group, set()), key=str):
-            missing = "egress" if ports in inwards.get(group, set()) else "ingress"
-            text = (
-                f"the group allows itself {_ports_text(ports)} one way only; add the {missing} rule"
-                " that names the group itself"
-            )
-            yield Finding(BOTH_WAYS, group, text)
+    for group, ports in sorted(inwards ^ outwards, key=str):
+        missing = "egress" if (group, ports) in inwards else "ingress"
+        text = (
+            f"the group allows itself {_ports_text(ports)} one way only; add the {missing} rule"
+            " that names the group itself"
+        )
+        yield Finding(BOTH_WAYS, group, text)
     for logical_id, rule in _rules(template, _INGRESS):
         if _EVERYWHERE & {rule.get("CidrIp"), rule.get("CidrIpv6")}:
             yield Finding(
@@ -82,19 +81,17 @@ def check_security_groups(template: Template) -> Iterator[Finding]:
 
 def carries_efa(template: Template, group: str) -> bool:
     """Return whether the group (a logical id) allows itself all traffic, both ways."""
-    return all(
-        ALL_TRAFFIC in self_rules(template, kind).get(group, set()) for kind in (_INGRESS, _EGRESS)
-    )
+    both = self_rules(template, _INGRESS) & self_rules(template, _EGRESS)
+    return (group, ALL_TRAFFIC) in both
 
 
-def self_rules(template: Template, kind: tuple[str, str, str]) -> dict[str, set[Ports]]:
-    """Return what each group, by its logical id, allows itself in one direction."""
-    rules: dict[str, set[Ports]] = {}
-    for _, rule in _rules(template, kind):
-        group = _group(rule.get("GroupId"))
-        if group and group == _group(rule.get(kind[2])):
-            rules.setdefault(group, set()).add(_ports(rule))
-    return rules
+def self_rules(template: Template, kind: tuple[str, str, str]) -> set[tuple[str, Ports]]:
+    """Return what groups, by their logical ids, allow themselves in one direction."""
+    return {
+        (group, _ports(rule))
+        for _, rule in _rules(template, kind)
+        if (group := _group(rule.get("GroupId"))) and group == _group(rule.get(kind[2]))
+    }
 
 
 def _rules(

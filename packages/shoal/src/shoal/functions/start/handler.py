@@ -54,8 +54,8 @@ class StartRequest:
     """Display name of the execution, by which a second delivery is recognised: letters, digits and
     hyphens, at most 82.
     """
-    description: str
-    log_label: str
+    cause: str
+    """In words, for the execution's description and the log."""
     parameters: dict[str, str]
 
 
@@ -86,7 +86,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         else of_schedule(event)
     )
     outcome = start(boto3.client("sagemaker", config=CLIENT), request)
-    log.info("%s: %s", request.log_label, outcome)
+    log.info("%s: %s", request.cause, outcome)
     _publish(boto3.client("cloudwatch", config=CLIENT), request.origin, outcome)
     return asdict(outcome)
 
@@ -98,8 +98,7 @@ def of_schedule(event: dict[str, Any]) -> StartRequest:
         origin=schedule,
         token=hashlib.sha256(f"{event['schedule_arn']} {due}".encode()).hexdigest(),
         name=f"{schedule}-{re.sub('[^0-9A-Za-z]', '', due)}",
-        description=f"Started by the schedule {schedule}, due at {due}",
-        log_label=f"schedule {schedule}, due at {due}",
+        cause=f"the schedule {schedule}, due at {due}",
         parameters=event["parameters"],
     )
 
@@ -119,32 +118,23 @@ def of_manifest(s3: Any, event: dict[str, Any]) -> StartRequest:
         )
     folder = key.rpartition("/")[0]
     files = _files(s3, bucket, key, arrived, uri)
-    sizes, pages = dict[str, int](), s3.get_paginator("list_objects_v2")
-    for page in pages.paginate(Bucket=bucket, Prefix=f"{folder}/"):
-        sizes |= {each["Key"]: each["Size"] for each in page.get("Contents", [])}
+    pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=f"{folder}/")
+    sizes = {each["Key"]: each["Size"] for page in pages for each in page.get("Contents", [])}
     if missing := sorted(file for file in files if not sizes.get(f"{folder}/{file}")):
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         missing_files = ", ".join(missing[:3]) + more
         raise ManifestError(f"{uri} names files that are not there or empty: {missing_files}")
-    places = {"{manifest}": uri, "{folder}": f"s3://{bucket}/{folder}"}
     identity = hashlib.sha256(f"{uri} {version}".encode()).hexdigest()
     return StartRequest(
         origin=ORIGIN,
         token=identity,
         name=f"manifest-{identity[:24]}",
-        description=f"Started by {uri}, version {version}",
-        log_label=f"manifest {uri}, version {version}",
+        cause=f"{uri}, version {version}",
         parameters={
-            name: _filled(value, places)
+            name: value.replace("{manifest}", uri).replace("{folder}", f"s3://{bucket}/{folder}")
             for name, value in json.loads(os.environ["MANIFEST_PARAMETERS"]).items()
         },
     )
-
-
-def _filled(template: str, places: dict[str, str]) -> str:
-    for mark, value in places.items():
-        template = template.replace(mark, value)
-    return template
 
 
 def _files(s3: Any, bucket: str, key: str, arrived: dict[str, Any], uri: str) -> list[str]:
@@ -190,7 +180,7 @@ def start(sagemaker: Any, request: StartRequest) -> Outcome:
     answer = sagemaker.start_pipeline_execution(
         PipelineName=pipeline,
         PipelineExecutionDisplayName=request.name,
-        PipelineExecutionDescription=request.description,
+        PipelineExecutionDescription=f"Started by {request.cause}",
         PipelineParameters=[
             {"Name": key, "Value": value} for key, value in request.parameters.items()
         ],

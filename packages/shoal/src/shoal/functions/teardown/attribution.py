@@ -261,13 +261,9 @@ class Search:
 
 def status_of(sagemaker: Any, execution_arn: str) -> str | None:
     """Return the execution's status, or None when there is no such execution."""
-    try:
-        answer = sagemaker.describe_pipeline_execution(PipelineExecutionArn=execution_arn)
-    except ClientError as error:
-        if error.response["Error"]["Code"] != "ResourceNotFound":
-            raise
-        return None
-    return str(answer["PipelineExecutionStatus"])
+    call = sagemaker.describe_pipeline_execution
+    answer = unless_missing(call, PipelineExecutionArn=execution_arn)
+    return str(answer["PipelineExecutionStatus"]) if answer else None
 
 
 def is_execution_id(text: str) -> bool:
@@ -287,12 +283,14 @@ def named_execution(prefix: str, name: str) -> str | None:
 def unless_missing(call: Any, **arguments: str) -> dict[str, Any] | None:
     """Return the call's answer, or None when its subject does not exist.
 
-    SageMaker says that with a ValidationException, which only the message tells from others.
+    SageMaker says that of an execution with a code, else with a ValidationException, which only the
+    message tells from others.
     """
     try:
         answer: dict[str, Any] = call(**arguments)
     except ClientError as error:
-        if "Could not find" not in error.response["Error"]["Message"]:
+        code, message = (error.response["Error"][key] for key in ("Code", "Message"))
+        if code != "ResourceNotFound" and "Could not find" not in message:
             raise
         return None
     return answer

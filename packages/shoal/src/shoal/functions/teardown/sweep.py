@@ -102,8 +102,7 @@ def sweep(sagemaker: Any, deadline: float, *, dry_run: bool) -> Report:
         endpoints = sum(resource.kind == "endpoint" for resource in resources)
         report.endpoints += endpoints
         report.endpoints_past_ttl += endpoints if past_ttl else 0
-        stays = not past_ttl or status in RUNNING
-        if stays:
+        if not past_ttl or status in RUNNING:
             report.kept.append(execution_id)
             continue
         report.past_ttl.append(execution_id)
