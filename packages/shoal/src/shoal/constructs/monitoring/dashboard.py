@@ -154,8 +154,8 @@ class Dashboard(Construct):
                 yield self._graph(title, [_job_metric(name, "Minimum")], "Minimum", _MINUTE)
         hosts = (_GPUS if any(map(has_gpus, types)) else {}) | _HOSTS
         for title, name in hosts.items():
-            query = f'{{"{_JOBS}",Host}} MetricName="{name}" Host=pipelines'
-            yield self._graph(title, [_search(query, "Average")], "Average", _MINUTE)
+            metric = _search(f'"{_JOBS}",Host', name, "Host=pipelines", "Average")
+            yield self._graph(title, [metric], "Average", _MINUTE)
         functions = ["compare"] if environment.compared_metrics else []
         functions += ["seal", "smoke-test", "teardown"] if environment.endpoint else ["seal"]
         calls = [self._calls("Invocations", each, each) for each in [*functions, PURPOSE]]
@@ -220,11 +220,8 @@ class Dashboard(Construct):
         return {"type": "metric", "properties": properties}
 
     def _endpoint_metric(self, name: str, statistic: str) -> Series:
-        return _search(
-            f'{{"{_ENDPOINTS}",EndpointName,VariantName}} MetricName="{name}"'
-            f" EndpointName={self._names.pipeline}",
-            statistic,
-        )
+        where = f"EndpointName={self._names.pipeline}"
+        return _search(f'"{_ENDPOINTS}",EndpointName,VariantName', name, where, statistic)
 
 
 def _in_seconds(name: str, dimensions: Mapping[str, list[str]], statistic: str) -> list[Series]:
@@ -242,16 +239,15 @@ def _in_seconds(name: str, dimensions: Mapping[str, list[str]], statistic: str) 
 
 
 def _job_metric(name: str, statistic: str) -> Series:
-    return _search(
-        f'{{"{_JOBS}",TrainingJobName}} MetricName="{name}" TrainingJobName=pipelines', statistic
-    )
+    return _search(f'"{_JOBS}",TrainingJobName', name, "TrainingJobName=pipelines", statistic)
 
 
-def _search(query: str, statistic: str) -> Series:
-    """Return an expression that matches parts of values.
+def _search(schema: str, name: str, where: str, statistic: str) -> Series:
+    """Return an expression that matches parts of the value in `where`.
 
     In quotes a term would have to match a whole value (CloudWatch user guide).
     """
+    query = f'{{{schema}}} MetricName="{name}" {where}'
     return [{"expression": f"SEARCH('{query}', '{statistic}', {_MINUTE})"}]
 
 
