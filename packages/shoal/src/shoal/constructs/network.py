@@ -9,7 +9,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from shoal.constructs.roles.actor_role import ActorRole
+from shoal.constructs.roles.actor_role import ActorRole, resource_policy
 from shoal.constructs.roles.guard_rails import Place
 from shoal.pipelines.checks import demand
 from shoal.settings.external_data import every_external_folder
@@ -145,7 +145,6 @@ class InterfaceEndpoints(Construct):
         )
         for caller in callers:
             group.add_ingress_rule(caller, ec2.Port.tcp(443), "Calls from our own instances")
-        own_account = {"StringEquals": {"aws:PrincipalAccount": names.environment.account}}
         for each in names.environment.interface_endpoints:
             endpoint = ec2.InterfaceVpcEndpoint(
                 self,
@@ -159,26 +158,10 @@ class InterfaceEndpoints(Construct):
                 private_dns_enabled=True,
                 open=False,
             )
-            endpoint.add_to_policy(
-                iam.PolicyStatement(
-                    sid="OwnAccountOnly",
-                    principals=[iam.AnyPrincipal()],
-                    actions=["*"],
-                    resources=["*"],
-                    conditions=own_account,
-                )
-            )
+            for statement in resource_policy("own-account", names, iam.AnyPrincipal()):
+                endpoint.add_to_policy(statement)
 
 
-_S3_ACTIONS = (
-    "s3:AbortMultipartUpload",
-    "s3:DeleteObject",
-    "s3:GetBucketLocation",
-    "s3:GetObject",
-    "s3:ListBucket",
-    "s3:ListMultipartUploadParts",
-    "s3:PutObject",
-)
 _OneSubnet = TypeVar("_OneSubnet", bound=ec2.Subnet)
 
 
@@ -241,49 +224,20 @@ class PrivateNetwork(Construct):
         )
         # An instance in the VPC loads its archive through this endpoint (developer guide, "Give
         # SageMaker AI Hosted Endpoints Access to Resources in Your Amazon VPC").
-        account = self._names.environment.account
-        buckets = [
-            f"arn:aws:s3:::{bucket}"
-            for bucket in (
-                self._names.bucket("data"),
-                self._names.bucket("artifacts"),
-                self._names.code_bucket,
-            )
-        ]
-        endpoint.add_to_policy(
-            iam.PolicyStatement(
-                sid="OwnBucketsOnly",
-                principals=[iam.AnyPrincipal()],
-                actions=[*_S3_ACTIONS],
-                resources=[arn for bucket in buckets for arn in (bucket, f"{bucket}/*")],
-                conditions={"StringEquals": {"aws:PrincipalAccount": account}},
-            )
-        )
-        if folders := every_external_folder(self._names.environment):
-            owners = sorted({each.account for each in folders})
-            accounts = {"aws:PrincipalAccount": account, "aws:ResourceAccount": owners}
-            endpoint.add_to_policy(
-                iam.PolicyStatement(
-                    sid="ExternalFolders",
-                    principals=[iam.AnyPrincipal()],
-                    actions=["s3:GetObject", "s3:ListBucket"],
-                    resources=sorted({arn for each in folders for arn in each.arns}),
-                    conditions={"StringEquals": accounts},
-                )
-            )
+        anyone = iam.AnyPrincipal()
+        buckets = [self._names.bucket(each) for each in ("data", "artifacts")]
+        buckets.append(self._names.code_bucket)
+        objects = [f"{bucket}{end}" for bucket in buckets for end in ("", "/*")]
+        policy = resource_policy("own-buckets", self._names, anyone, objects=objects)
+        if external := every_external_folder(self._names.environment):
+            owners = sorted({each.account for each in external})
+            folders = sorted({arn for each in external for arn in each.arns})
+            part = "external-folders"
+            policy += resource_policy(part, self._names, anyone, owners=owners, folders=folders)
         if InterfaceEndpoint.ECR_DOCKER in self._names.environment.network.interface_endpoints:
-            # ECR keeps layers in its own bucket and hands out signed URLs, so the caller is not of
-            # this account. Source: Amazon ECR user guide, "Amazon ECR interface VPC endpoints",
-            # minimum Amazon S3 bucket permissions.
-            layers = f"prod-{self._names.environment.region}-starport-layer-bucket"
-            endpoint.add_to_policy(
-                iam.PolicyStatement(
-                    sid="ImageLayers",
-                    principals=[iam.AnyPrincipal()],
-                    actions=["s3:GetObject"],
-                    resources=[f"arn:aws:s3:::{layers}/*"],
-                )
-            )
+            policy += resource_policy("image-layers", self._names, anyone)
+        for statement in policy:
+            endpoint.add_to_policy(statement)
 
     def _add_internet_access(self, cidr: str, az_id: str) -> None:
         """Let the private subnets open connections to the internet, through one NAT gateway in a

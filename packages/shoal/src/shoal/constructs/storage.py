@@ -11,38 +11,12 @@ from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
 from shoal.constructs.python_function import PythonFunction
+from shoal.constructs.roles.actor_role import resource_policy
 from shoal.constructs.roles.delivery_roles import bucket_statements
 from shoal.constructs.shoal_stack import removal_policy
 from shoal.settings.key_policy import key_statements
 from shoal.settings.loading.consumers import Consumer
 from shoal.settings.names import BRING, CANDIDATES, RUNS, SEALED, Names
-
-# Everything that changes or describes the key, and nothing that uses it: no CreateGrant, Decrypt,
-# Encrypt, GenerateDataKey or ReEncrypt.
-ADMINISTRATION = (
-    "kms:CancelKeyDeletion",
-    "kms:CreateAlias",
-    "kms:DeleteAlias",
-    "kms:DescribeKey",
-    "kms:DisableKey",
-    "kms:DisableKeyRotation",
-    "kms:EnableKey",
-    "kms:EnableKeyRotation",
-    "kms:GetKeyPolicy",
-    "kms:GetKeyRotationStatus",
-    "kms:ListGrants",
-    "kms:ListKeyPolicies",
-    "kms:ListKeyRotations",
-    "kms:ListResourceTags",
-    "kms:PutKeyPolicy",
-    "kms:RevokeGrant",
-    "kms:RotateKeyOnDemand",
-    "kms:ScheduleKeyDeletion",
-    "kms:TagResource",
-    "kms:UntagResource",
-    "kms:UpdateAlias",
-    "kms:UpdateKeyDescription",
-)
 
 
 def environment_key(
@@ -65,12 +39,8 @@ def environment_key(
     environment = names.environment
     if arn := environment.organisation.kms_key_arn:
         return kms.Key.from_key_arn(scope, "Key", arn)
-    administration = iam.PolicyStatement(
-        sid="AdministerKey",
-        principals=[iam.AccountPrincipal(environment.account)],
-        actions=[*ADMINISTRATION],
-        resources=["*"],
-    )
+    account = iam.AccountPrincipal(environment.account)
+    administration = resource_policy("administer-key", names, account)
     uses = map(iam.PolicyStatement.from_json, statements)
     return kms.Key(
         scope,
@@ -80,7 +50,7 @@ def environment_key(
         enable_key_rotation=True,
         pending_window=cdk.Duration.days(30 if environment.protect else 7),
         removal_policy=removal_policy(environment.protect),
-        policy=iam.PolicyDocument(statements=[administration, *uses]),
+        policy=iam.PolicyDocument(statements=[*administration, *uses]),
     )
 
 

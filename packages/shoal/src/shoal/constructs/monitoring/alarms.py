@@ -13,6 +13,7 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
+from shoal.constructs.roles.actor_role import resource_policy
 from shoal.constructs.teardown import EVERY, NAMESPACE
 from shoal.settings.key_policy import PUBLISHERS
 from shoal.settings.names import Names
@@ -115,19 +116,14 @@ class Alarms(Construct):
         """Return a topic to which services publish on behalf of this account only: they publish
         without a role. settings/key_policy.py has the key's policy.
         """
-        names, environment = self._names, self._names.environment
+        names = self._names
         topic = sns.Topic(self, "Topic", topic_name=names.topic, master_key=key, enforce_ssl=True)
         for service in PUBLISHERS:
-            topic.add_to_resource_policy(
-                iam.PolicyStatement(
-                    sid=f"{service.partition('.')[0].capitalize()}Publishes",
-                    principals=[iam.ServicePrincipal(service)],
-                    actions=["sns:Publish"],
-                    resources=[topic.topic_arn],
-                    conditions={"StringEquals": {"aws:SourceAccount": environment.account}},
-                )
-            )
-        for address in environment.observability.alert_emails:
+            principal, word = iam.ServicePrincipal(service), service.partition(".")[0].capitalize()
+            arn = topic.topic_arn
+            for each in resource_policy("publish", names, principal, Service=word, topic=arn):
+                topic.add_to_resource_policy(each)
+        for address in names.environment.observability.alert_emails:
             topic.add_subscription(subscriptions.EmailSubscription(address))
         return topic
 

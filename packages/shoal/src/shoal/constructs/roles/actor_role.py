@@ -4,7 +4,7 @@ each actor has its own role, and what each may do.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -74,33 +74,9 @@ class StatedRole(iam.Role):
         self._names = names
 
     def allow_part(self, part: str, **values: Any) -> None:
-        """Allow the statements of `part` in statements.yaml, with these values in them.
-
-        Raises KeyError for a value that is missing, ValueError for one that no statement names.
-        """
-        statements = _parts()[part]
-        if unused := values.keys() - set(re.findall(r"\{(\w+)\}", str(statements))):
-            raise ValueError(f"{part} in statements.yaml does not name {', '.join(sorted(unused))}")
-        names = self._names
-        common = {
-            "region": names.environment.region,
-            "account": names.environment.account,
-            "pipeline": names.pipeline,
-            "group": names.model_package_group,
-            "data": names.bucket("data"),
-            "artifacts": names.bucket("artifacts"),
-            "ours": ours(names),
-            "ours_or_missing": ours_or_missing(names),
-        }
-        values = common | values
-        for sid, row in statements.items():
-            self.allow(
-                sid.format_map(values),
-                filled(row.allow, values),
-                on=filled(row.resources, values),
-                when=conditions(row.when, values),
-                because=row.because.format_map(values),
-            )
+        """Allow the statements of `part`, as `statements` returns them."""
+        for because, statement in statements(part, self._names, values):
+            self.allow(**statement, because=because)
 
     def allow_list(self, buckets: Collection[str], folders: Collection[str]) -> None:
         """Allow listing what lies in folders of buckets: models that are kept as files."""
@@ -111,20 +87,21 @@ class StatedRole(iam.Role):
         self,
         sid: str,
         actions: Sequence[str],
-        on: Sequence[str],
+        resources: Sequence[str],
         *,
-        when: Mapping[str, Any] | None = None,
+        conditions: Mapping[str, Any] | None = None,
         because: str = "",
     ) -> None:
-        """Allow `actions` on the ARNs `on`. A wildcard in an ARN needs its reason in `because`."""
-        wildcards = [resource for resource in on if "*" in resource]
+        """Allow `actions` on ARNs. A wildcard in an ARN needs its reason in `because`."""
+        wildcards = [resource for resource in resources if "*" in resource]
         if bool(wildcards) != bool(because):
             raise ValueError(
                 f"{sid}: a reason is needed for wildcards, and only for them: {wildcards}"
             )
-        conditions = dict(when) if when else None
         self.add_to_policy(
-            iam.PolicyStatement(sid=sid, actions=[*actions], resources=[*on], conditions=conditions)
+            iam.PolicyStatement(
+                sid=sid, actions=[*actions], resources=[*resources], conditions=conditions or None
+            )
         )
         acknowledge(
             self, {f"AwsSolutions-IAM5[Resource::{resource}]": because for resource in wildcards}
@@ -151,6 +128,50 @@ def _parts() -> dict[str, dict[str, Statement]]:
     return {
         part: {sid: Statement(**row) for sid, row in rows.items()} for part, rows in parts.items()
     }
+
+
+def statements(
+    part: str, names: Names, values: Mapping[str, Any]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the statements of `part` in statements.yaml, with these values in them: the reason, and
+    the arguments of iam.PolicyStatement.
+
+    Raises KeyError for a value that is missing, ValueError for one that no statement names.
+    """
+    rows = _parts()[part]
+    if unused := values.keys() - set(re.findall(r"\{(\w+)\}", str(rows))):
+        raise ValueError(f"{part} in statements.yaml does not name {', '.join(sorted(unused))}")
+    common = {
+        "region": names.environment.region,
+        "account": names.environment.account,
+        "pipeline": names.pipeline,
+        "group": names.model_package_group,
+        "data": names.bucket("data"),
+        "artifacts": names.bucket("artifacts"),
+        "ours": ours(names),
+        "ours_or_missing": ours_or_missing(names),
+    }
+    values = common | {**values}
+    for sid, row in rows.items():
+        yield (
+            row.because.format_map(values),
+            {
+                "sid": sid.format_map(values),
+                "actions": filled(row.allow, values),
+                "resources": filled(row.resources, values),
+                "conditions": conditions(row.when, values),
+            },
+        )
+
+
+def resource_policy(
+    part: str, names: Names, *principals: iam.IPrincipal, **values: Any
+) -> list[iam.PolicyStatement]:
+    """Return the statements of `part` for the policy of a resource."""
+    return [
+        iam.PolicyStatement(**statement, principals=[*principals])
+        for _, statement in statements(part, names, values)
+    ]
 
 
 class ActorRole(StatedRole):

@@ -7,7 +7,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from shoal.constructs.roles.actor_role import StatedRole
+from shoal.constructs.roles.actor_role import StatedRole, resource_policy
 from shoal.settings.loading.consumers import Consumer
 from shoal.settings.names import BUILDERS, SEALED, Names
 from shoal.settings.organisation import bootstrap_version
@@ -136,26 +136,17 @@ def registry_policy(names: Names, consumers: Sequence[Consumer]) -> dict[str, An
     "Cross-account discoverability" of model registries; of bucket and key:
     shoal.settings.external_data). Run against shoal-local; only read for AWS.
     """
-    if not consumers:
-        return None
-    group = names.arn("sagemaker", f"model-package-group/{names.model_package_group}")
-    versions = names.arn("sagemaker", f"model-package/{names.model_package_group}/*")
-    statements = [
-        _statement("SeeRegistry", consumers, ["sagemaker:DescribeModelPackageGroup"], group),
-        _statement("SeeVersions", consumers, ["sagemaker:DescribeModelPackage"], versions),
-    ]
-    return iam.PolicyDocument(statements=statements).to_json()
+    statements = _for_consumers("see-registry", names, consumers)
+    return iam.PolicyDocument(statements=statements).to_json() if statements else None
 
 
 def bucket_statements(names: Names, consumers: Sequence[Consumer]) -> list[iam.PolicyStatement]:
     """Return the statements for the artifact bucket."""
-    actions = ["s3:GetObject", "s3:GetObjectVersion"]
-    bucket = f"arn:aws:s3:::{names.bucket('artifacts')}"
-    read = _for_roles("ReadSealedArchives", consumers, actions, f"{bucket}/{SEALED}/*", {})
-    if not names.environment.keeps_files:
-        return read
-    sealed = {"StringLike": {"s3:prefix": f"{SEALED}/*"}}
-    return [*read, *_for_roles("ListSealedFiles", consumers, ["s3:ListBucket"], bucket, sealed)]
+    roles = [each.role_arn for each in consumers]
+    statements = _for_consumers("read-sealed", names, consumers, roles=roles)
+    if names.environment.keeps_files:
+        statements += _for_consumers("list-sealed", names, consumers, roles=roles)
+    return statements
 
 
 def image_statements(consumers: Sequence[Consumer]) -> list[iam.PolicyStatement]:
@@ -166,34 +157,18 @@ def image_statements(consumers: Sequence[Consumer]) -> list[iam.PolicyStatement]
     """
     words = ("BatchCheckLayerAvailability", "BatchGetImage", "GetDownloadUrlForLayer")
     actions = [f"ecr:{each}" for each in words]
-    return [_statement("PullImages", consumers, actions)] if consumers else []
+    pull = iam.PolicyStatement(sid="PullImages", principals=_accounts(consumers), actions=actions)
+    return [pull] if consumers else []
 
 
-def _for_roles(
-    sid: str,
-    consumers: Sequence[Consumer],
-    actions: list[str],
-    resource: str,
-    conditions: dict[str, Any],
+def _for_consumers(
+    part: str, names: Names, consumers: Sequence[Consumer], **values: Any
 ) -> list[iam.PolicyStatement]:
-    """Return a statement that holds only for the roles that bring archives; none for nobody."""
-    roles = {"ArnLike": {"aws:PrincipalArn": [each.role_arn for each in consumers]}}
-    return [_statement(sid, consumers, actions, resource, conditions | roles)] if consumers else []
+    """Return what the consumers' accounts may delegate to their own principals."""
+    if not consumers:
+        return []
+    return resource_policy(part, names, *_accounts(consumers), **values)
 
 
-def _statement(
-    sid: str,
-    consumers: Sequence[Consumer],
-    actions: list[str],
-    resource: str | None = None,
-    conditions: dict[str, Any] | None = None,
-) -> iam.PolicyStatement:
-    """Return a statement of what the consumers' accounts may delegate to their own principals."""
-    accounts = sorted({each.account for each in consumers})
-    return iam.PolicyStatement(
-        sid=sid,
-        principals=[iam.AccountPrincipal(account) for account in accounts],
-        actions=actions,
-        resources=[resource] if resource else None,
-        conditions=conditions,
-    )
+def _accounts(consumers: Sequence[Consumer]) -> list[iam.IPrincipal]:
+    return [iam.AccountPrincipal(each) for each in sorted({each.account for each in consumers})]
