@@ -13,7 +13,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from shoal.constructs.roles.actor_role import ActorRole
+from shoal.constructs.roles.actor_role import ActorRole, resource_policy
 from shoal.constructs.shoal_stack import removal_policy
 from shoal.constructs.storage import environment_key
 from shoal.launch import recipes, tables
@@ -24,12 +24,6 @@ from shoal.settings.parsing.plain_files import require_plain
 
 KEPT_IMAGES = 100
 """Far more than the recipe changes while one image is deployed: ECR does not know which one is."""
-_PUSH_ACTIONS = (
-    "ecr:CompleteLayerUpload",
-    "ecr:InitiateLayerUpload",
-    "ecr:PutImage",
-    "ecr:UploadLayerPart",
-)
 
 
 class ImageRepository(Construct):
@@ -70,15 +64,8 @@ class ImageRepository(Construct):
         self.repository.add_lifecycle_rule(
             description=f"The newest {KEPT_IMAGES} images", max_image_count=KEPT_IMAGES
         )
-        self.repository.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="OnlyTheBuildPushes",
-                effect=iam.Effect.DENY,
-                principals=[iam.AnyPrincipal()],
-                actions=[*_PUSH_ACTIONS],
-                conditions={"ArnNotEquals": {"aws:PrincipalArn": builder}},
-            )
-        )
+        for statement in resource_policy("pushes", names, iam.AnyPrincipal(), builder=builder):
+            self.repository.add_to_resource_policy(statement)
 
 
 _BUILD = ("docker", "build", "--platform", "linux/amd64")

@@ -1,6 +1,6 @@
 """The key and the buckets of an environment, what empties them, and the place of sealed models."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import aws_cdk as cdk
@@ -158,31 +158,16 @@ def sealed_variables(names: Names) -> dict[str, str]:
     }
 
 
-def sealing_statements(names: Names) -> Iterator[iam.PolicyStatement]:
-    """Yield the statements of the artifact bucket that hold against every other policy.
+def sealing_statements(names: Names) -> list[iam.PolicyStatement]:
+    """Return the statements of the artifact bucket that hold against every other policy.
 
-    A role that does not exist here, as BRING where nothing is served, is nobody.
+    A role that does not exist here, as BRING where nothing is served, is nobody. In a protected
+    environment what empties buckets does not exist, and nobody deletes.
     """
-    bucket = f"arn:aws:s3:::{names.bucket('artifacts')}"
-    # Replication writes and deletes with actions of its own (S3 user guide, "Setting up permissions
-    # for live replication").
-    writes = ["s3:PutObject", "s3:ReplicateObject"]
-    deletes = ["s3:DeleteObject", "s3:DeleteObjectVersion", "s3:ReplicateDelete"]
     writers = [names.role_arn(SEAL_PURPOSE), names.role_arn(BRING)]
-    yield _deny("OnlySealAndBringWriteModels", bucket, writes, writers)
-    # In a protected environment that role does not exist, and nobody deletes.
-    yield _deny("NobodyDeletesModels", bucket, deletes, [names.role_arn(EMPTY_PURPOSE)])
-
-
-def _deny(sid: str, bucket: str, actions: list[str], but: list[str]) -> iam.PolicyStatement:
-    return iam.PolicyStatement(
-        sid=sid,
-        effect=iam.Effect.DENY,
-        principals=[iam.AnyPrincipal()],
-        actions=actions,
-        resources=[f"{bucket}/{SEALED}/*"],
-        conditions={"ArnNotEquals": {"aws:PrincipalArn": but}},
-    )
+    deleters = [names.role_arn(EMPTY_PURPOSE)]
+    anyone = iam.AnyPrincipal()
+    return resource_policy("sealed", names, anyone, writers=writers, deleters=deleters)
 
 
 # Server access logging cannot write to a bucket encrypted with a customer's key (S3 user guide,

@@ -19,7 +19,6 @@ from shoal.constructs.roles.guard_rails import (
     inside,
     only,
     tagging_new,
-    unencrypted,
     within,
 )
 from shoal.pipelines.limits import limits, queue_names, training_plans
@@ -126,7 +125,7 @@ class JobRoles(Construct):
 
     def _allow_training(self, place: Place) -> None:
         role, environment = self.training, self._environment
-        role.deny_approval()
+        role.deny_part("never-approve")
         role.allow_interfaces(place)
         role.allow_part("encryption", key=self._key.key_arn)
         mounted = environment.data.input_mode is InputMode.FSX
@@ -152,7 +151,7 @@ class JobRoles(Construct):
 
     def _allow_evaluation(self) -> None:
         role, environment = self.evaluation, self._environment
-        role.deny_approval()
+        role.deny_part("never-approve")
         role.allow_part("interfaces-anywhere")
         role.allow_part("encryption", key=self._key.key_arn)
         channel = environment.data.channels.get(environment.evaluation.channel)
@@ -273,7 +272,7 @@ class PipelineRole(ActorRole):
             description=f"Starts the steps of {names.pipeline}.",
             source=f"{names.pipeline_arn}/*",
         )
-        self.deny_approval()
+        self.deny_part("never-approve")
         if names.part:
             self.allow_part("see-packages")
         else:
@@ -310,7 +309,7 @@ class PipelineRole(ActorRole):
                 if job_limits.encrypts_output:
                     encrypting.append(f"sagemaker:Create{_JOBS[kind][0]}")
         if encrypting and self._names.environment.guard_rails is GuardRails.ENFORCE:
-            self.deny("NeverUnencrypted", encrypting, when=unencrypted())
+            self.deny_part("never-unencrypted", operations=encrypting)
 
     def _allow_jobs(self, kind: str, rails: Conditions) -> None:
         """Let the pipeline run the jobs of a step type, but only within these rails."""

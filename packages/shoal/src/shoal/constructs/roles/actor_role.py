@@ -55,8 +55,9 @@ def acknowledge(scope: Construct, reasons: Mapping[str, str]) -> None:
 class Statement:
     """A row of statements.yaml, whose head says what the keys mean; another key is a TypeError."""
 
-    allow: str | Sequence[str]
-    resources: str | Sequence[str]
+    allow: str | Sequence[str] = ()
+    deny: str | Sequence[str] = ()
+    resources: str | Sequence[str] = ()
     when: Any = None
     because: str = ""
 
@@ -83,43 +84,23 @@ class StatedRole(iam.Role):
         prefixes = [f"{folder}/*" for folder in sorted(folders)]
         self.allow_part("list-files", buckets=sorted(buckets), prefixes=prefixes)
 
-    def allow(
-        self,
-        sid: str,
-        actions: Sequence[str],
-        resources: Sequence[str],
-        *,
-        conditions: Mapping[str, Any] | None = None,
-        because: str = "",
-    ) -> None:
-        """Allow `actions` on ARNs. A wildcard in an ARN needs its reason in `because`."""
-        wildcards = [resource for resource in resources if "*" in resource]
+    def allow(self, *, because: str = "", **statement: Any) -> None:
+        """Allow a statement of IAM. A wildcard in an ARN needs its reason in `because`."""
+        wildcards = [resource for resource in statement["resources"] if "*" in resource]
         if bool(wildcards) != bool(because):
+            sid = statement["sid"]
             raise ValueError(
                 f"{sid}: a reason is needed for wildcards, and only for them: {wildcards}"
             )
-        self.add_to_policy(
-            iam.PolicyStatement(
-                sid=sid, actions=[*actions], resources=[*resources], conditions=conditions or None
-            )
-        )
+        self.add_to_policy(iam.PolicyStatement(**statement))
         acknowledge(
             self, {f"AwsSolutions-IAM5[Resource::{resource}]": because for resource in wildcards}
         )
 
-    def deny(
-        self, sid: str, actions: Sequence[str], *, when: Mapping[str, Any] | None = None
-    ) -> None:
-        """Deny `actions` on everything, whatever else allows them, now or later."""
-        self.add_to_policy(
-            iam.PolicyStatement(
-                sid=sid,
-                effect=iam.Effect.DENY,
-                actions=[*actions],
-                resources=["*"],
-                conditions=dict(when) if when else None,
-            )
-        )
+    def deny_part(self, part: str, **values: Any) -> None:
+        """Deny the statements of `part`, whatever else allows them, now or later."""
+        for _, statement in statements(part, self._names, values):
+            self.add_to_policy(iam.PolicyStatement(**statement))
 
 
 @cache
@@ -157,7 +138,8 @@ def statements(
             row.because.format_map(values),
             {
                 "sid": sid.format_map(values),
-                "actions": filled(row.allow, values),
+                "effect": iam.Effect.DENY if row.deny else iam.Effect.ALLOW,
+                "actions": filled(row.allow or row.deny, values),
                 "resources": filled(row.resources, values),
                 "conditions": conditions(row.when, values),
             },
@@ -221,16 +203,6 @@ class ActorRole(StatedRole):
             self.allow_part("package-index", repository=index.codeartifact, domain=index.domain_arn)
         if read := {*secrets, *filter(None, [index.secret if index else None])}:
             self.allow_part("secrets", secrets=sorted(read))
-
-    def deny_approval(self) -> None:
-        """Deny approving model versions, now or later: who makes or judges models approves none."""
-        self.deny("NeverApprove", ["sagemaker:UpdateModelPackage"])
-        # Null: a request that names no status registers the version as pending, as it should.
-        when = {
-            "StringNotEquals": {"sagemaker:ModelApprovalStatus": "PendingManualApproval"},
-            "Null": {"sagemaker:ModelApprovalStatus": "false"},
-        }
-        self.deny("NeverRegisterApproved", ["sagemaker:CreateModelPackage"], when=when)
 
 
 def _trust(service: str, account: str, source: str | None) -> dict[str, dict[str, str]]:

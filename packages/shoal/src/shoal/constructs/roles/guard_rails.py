@@ -61,11 +61,6 @@ def within(limits: Limits, key_arn: str) -> Conditions:
     return conditions
 
 
-def unencrypted() -> Conditions:
-    """Hold for a request that names no key for its output, under neither name."""
-    return {"Null": dict.fromkeys(_OUTPUT_KEYS, "true")}
-
-
 def from_file_system(mounted: bool) -> Conditions:
     """Allow channels from Lustre read-only; without a file system of the environment, none from any
     in the same VPC.
