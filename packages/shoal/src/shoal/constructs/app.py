@@ -58,14 +58,6 @@ class OwnRules:
     def name(self) -> str:
         return "Shoal"
 
-    @property
-    def version(self) -> str | None:
-        return None
-
-    @property
-    def rule_ids(self) -> list[str] | None:
-        return None
-
     def validate(self, context: cdk.IPolicyValidationContext) -> cdk.PolicyValidationPluginReport:
         """Called by the CDK with the paths of all templates."""
         templates = {

@@ -70,10 +70,7 @@ class LustreFileSystem(Construct):
         self.mount_name = self._resource.attr_lustre_mount_name
 
     def encrypt(self, key: kms.IKey) -> None:
-        """Use `key` for what is stored.
-
-        FSx encrypts scratch file systems with a key of its own, and accepts no other.
-        """
+        """Use `key`; FSx encrypts scratch file systems with one of its own, and takes no other."""
         if self._settings.deployment_type is DeploymentType.PERSISTENT_2:
             self._resource.kms_key_id = key.key_arn
 

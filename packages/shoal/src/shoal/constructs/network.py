@@ -168,8 +168,6 @@ _OneSubnet = TypeVar("_OneSubnet", bound=ec2.Subnet)
 class PrivateNetwork(Construct):
     """One training subnet in one availability zone, which EFA cannot leave, and one hosting subnet
     per hosting zone.
-
-    It has a way to the internet only if the settings ask for one.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, names: Names) -> None:

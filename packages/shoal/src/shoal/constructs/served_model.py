@@ -77,9 +77,7 @@ def allow_archive(role: ActorRole, names: Names, release: Release, key: kms.IKey
 
 
 class BroughtArchive(Construct):
-    """`resource` succeeds when the archive lies at `url` with the pinned hash.
-
-    Deleting it keeps the archive.
+    """`resource` succeeds when the archive lies at `url` with the pinned hash. None is deleted.
 
     Who serves holds a verified copy, so a deployment, a rollback or a new container needs nothing
     of the environment that trained. See docs/decisions/accounts.md.

@@ -21,9 +21,7 @@ from shoal.settings.sections.serving import Alarms, Autoscaling, Serving, Traffi
 
 
 class ServingAlarms(Construct):
-    """`names` are those of the alarms.
-
-    The alarms must exist before the endpoint, and not ring when its deployment begins.
+    """`names` are of alarms that must exist before the endpoint, and not ring as it is deployed.
 
     They watch only the new fleet, by the dimension EndpointConfigName. If they watched the old one
     as well, a release that repairs what is live would be rolled back by what it repairs (SageMaker

@@ -178,8 +178,7 @@ _LOG_ENCRYPTION = s3.BucketEncryption.S3_MANAGED
 class Storage(Construct):
     """`key`, `data`, `artifacts` and `logs`; `own` are the buckets that are made here.
 
-    They stay when the stack of a protected environment is deleted; otherwise they are deleted with
-    it.
+    They are deleted with their stack, unless the environment is protected.
     """
 
     def __init__(

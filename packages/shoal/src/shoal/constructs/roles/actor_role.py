@@ -32,10 +32,7 @@ each statement, and each look-up takes three messages to Node.js.
 
 
 def acknowledge(scope: Construct, reasons: Mapping[str, str]) -> None:
-    """Accept findings (id -> reason) on `scope` and everything below it.
-
-    Ids are as cdk-nag prints them, one finding each.
-    """
+    """Accept findings (id as cdk-nag prints it -> reason) on `scope` and everything below it."""
     if not reasons:
         return
     if scope not in _VALIDATIONS:

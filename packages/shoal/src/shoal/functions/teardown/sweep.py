@@ -83,10 +83,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 
 def sweep(sagemaker: Any, deadline: float, *, dry_run: bool) -> Report:
-    """Look at every execution that something is named after.
-
-    `deadline` is a time.monotonic() value.
-    """
+    """Look at every execution that something is named after; `deadline` is of time.monotonic()."""
     report = Report(dry_run)
     limit = datetime.now(UTC).timestamp() - 60 * float(os.environ["TTL_MINUTES"])
     search = Search(sagemaker, os.environ["PIPELINE_NAME"])

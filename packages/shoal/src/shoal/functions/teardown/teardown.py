@@ -38,10 +38,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 
 def _finish(record: dict[str, Any], context: Any) -> bool:
-    """Return whether the message is done with.
-
-    If not, it comes back after a pause that doubles every time.
-    """
+    """Return whether the message is done with; else it comes back after a pause that doubles."""
     execution_arn = json.loads(record["body"])["detail"]["pipelineExecutionArn"]
     received = int(record["attributes"]["ApproximateReceiveCount"])
     pause_s = min(int(os.environ["RETRY_AFTER_S"]) * 2 ** (received - 1), _MAX_PAUSE_S)
