@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 METADATA_FILE = "model.json"
 OF_SERVER = ("MAR-INF", "handler_service.py")
@@ -36,6 +38,12 @@ def unpack(archive: Path, folder: Path) -> None:
                 raise ValueError(f"{member.name!r} is neither a file nor a folder of the archive")
             member.mode = 0o755 if member.isdir() else 0o644  # else files could hide
         tar.extractall(folder)  # noqa: S202 - every member was looked at above
+
+
+def identity_of(folder: Path) -> dict[str, Any]:
+    """Return the job that trained a model, and the digest of its content."""
+    job = json.loads((folder / METADATA_FILE).read_text()).get("training_job_name")
+    return {"training_job_name": job, "content_sha256": content_sha256(folder)}
 
 
 def content_sha256(folder: Path, hash_of: Callable[[Path], str] | None = None) -> str:

@@ -21,10 +21,10 @@ from common.archive import (
     METADATA_FILE,
     content_sha256,
     file_sha256,
+    identity_of,
     s3_sha256,
     unpack,
 )
-from common.served import identity_of
 
 _DAMAGE = (tarfile.TarError, zlib.error, EOFError, OSError)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.archive import METADATA_FILE, content_sha256
+from common.archive import METADATA_FILE
 
 JSON, NPY = "application/json", "application/x-npy"
 UNREADABLE = (
@@ -40,12 +40,6 @@ def complete_model(
         copy = model_dir / "code" / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, copy)
-
-
-def identity_of(folder: Path) -> dict[str, Any]:
-    """Return the job that trained a model, and the digest of its content."""
-    job = json.loads((folder / METADATA_FILE).read_text()).get("training_job_name")
-    return {"training_job_name": job, "content_sha256": content_sha256(folder)}
 
 
 def body_type(header: str | None, allowed: Sequence[str]) -> str:

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common.served import JSON, answer_type, body_type, identity_of, json_of
+from common.archive import identity_of
+from common.served import JSON, answer_type, body_type, json_of
 from config import END_OF_TEXT
 from model import Transformer, continuation, load
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common.archive import METADATA_FILE
-from common.served import UNREADABLE, complete_model, identity_of
+from common.archive import METADATA_FILE, identity_of
+from common.served import UNREADABLE, complete_model
 from torch import nn
 from torch.nn import functional
 

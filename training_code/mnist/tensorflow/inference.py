@@ -16,7 +16,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from common.served import JSON, NPY, answer_type, body_type, identity_of, json_of
+from common.archive import identity_of
+from common.served import JSON, NPY, answer_type, body_type, json_of
 
 KINDS = (JSON, NPY)
 SIDE = 28

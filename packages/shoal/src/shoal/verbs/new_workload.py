@@ -19,8 +19,8 @@ from shoal.settings.parsing.errors import shorten
 from shoal.top_level import TOP_LEVEL
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "template"
-ARCHIVE = TOP_LEVEL / FOLDER / "common" / "archive.py"
-"""Which workloads of every template have: one file says how a model is packed and hashed."""
+_COMMON, _FROM_COMMON = TOP_LEVEL / FOLDER / "common", ("archive.py", "evaluation.py")
+"""Which workloads of every template have: how a model is packed, hashed and measured."""
 TASKS = ("regression", "classification")
 FRAMEWORKS = {
     "pytorch": ("table", "pytorch"),
@@ -94,7 +94,11 @@ def workload_files(name: str, kind: str, framework: str = DEFAULT_FRAMEWORK) -> 
     """Return the content of the workload's files by their paths in the repository, and of the two
     parts of an environment: where it lies, and (`SETTINGS`) how the workload runs.
     """
-    files = {f"{FOLDER}/{name}/{framework}/{ARCHIVE.name}": ARCHIVE.read_text(encoding="utf-8")}
+    texts = {each: (_COMMON / each).read_text(encoding="utf-8") for each in _FROM_COMMON}
+    code = f"{FOLDER}/{name}/{framework}"  # where there is no package `common`
+    files = {
+        f"{code}/{each}": text.replace("from common.", "from ") for each, text in texts.items()
+    }
     layers = TRAINERS.get(kind, (*FRAMEWORKS[framework], kind, f"{framework}-{kind}"))
     for folder in (TEMPLATES / layer for layer in ("common", *layers)):
         for file in sorted(folder.rglob("*")):

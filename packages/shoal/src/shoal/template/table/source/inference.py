@@ -10,7 +10,7 @@ from rows import rows_of, text_of
 from saved_model import load
 
 
-def model_fn(model_dir: str) -> tuple[Any, dict[str, str]]:
+def model_fn(model_dir: str) -> tuple[Any, dict[str, Any]]:
     """Read the model that the archive was unpacked to."""
     return load(Path(model_dir))
 
@@ -20,7 +20,7 @@ def input_fn(body: bytes | bytearray | str, content_type: str) -> list[list[floa
     return rows_of(body if isinstance(body, str) else body.decode(), content_type)
 
 
-def predict_fn(rows: list[list[float]], loaded: tuple[Any, dict[str, str]]) -> dict[str, Any]:
+def predict_fn(rows: list[list[float]], loaded: tuple[Any, dict[str, Any]]) -> dict[str, Any]:
     """Return the outputs, and the identity of the model that gave them."""
     model, identity = loaded
     return {"outputs": outputs(model, rows), "model": identity}

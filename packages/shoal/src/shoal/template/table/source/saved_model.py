@@ -9,12 +9,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from archive import METADATA_FILE, content_sha256
+from archive import METADATA_FILE, identity_of
 from model import outputs, read_from, write_to
 from rows import read
 from table import measure
 
-NOT_SERVED = ("evaluate.py", "train.py")
+NOT_SERVED = ("evaluate.py", "evaluation.py", "train.py")
 """Every other script of this folder goes into the model, for the endpoint."""
 
 
@@ -29,10 +29,9 @@ def save(model: Any, training_job_name: str, folder: Path) -> None:
             shutil.copyfile(script, folder / "code" / script.name)
 
 
-def load(folder: Path) -> tuple[Any, dict[str, str]]:
+def load(folder: Path) -> tuple[Any, dict[str, Any]]:
     """Return the model, and its identity: the job that trained it, and its digest."""
-    metadata = json.loads((folder / METADATA_FILE).read_text())
-    return read_from(folder), {**metadata, "content_sha256": content_sha256(folder)}
+    return read_from(folder), identity_of(folder)
 
 
 def measured(folder: Path, test: Path) -> dict[str, float]:
