@@ -6,6 +6,7 @@ import importlib
 import json
 import math
 import sys
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,14 @@ def difference(first: str, second: str) -> dict[str, float]:
     return {"largest": max(float((one[name] - other[name]).abs().max()) for name in one)}
 
 
+def options(family: str, context: int) -> Namespace:
+    folder = Path("few-model")
+    return Namespace(base_dir=None, family=family, context=context, seed=1, model_dir=folder)
+
+
 def base(family: str, folder: str, parts: str) -> dict[str, int]:
     """Write a model in so many files; return how many there are."""
-    model, tokenizer = saved_model.begin(None, family, 64)
+    model, tokenizer = saved_model.begin(options(family, 64))
     size = sum(weight.nbytes for weight in model.parameters()) / int(parts)
     model.save_pretrained(folder, max_shard_size=math.ceil(size * 1.1))
     tokenizer.save_pretrained(folder)
@@ -39,13 +45,13 @@ def loss(folder: str) -> dict[str, float]:
     from datasets import Dataset
     from trl import SFTConfig, SFTTrainer
 
-    model, tokenizer = saved_model.begin(None, "qwen3", 512)
+    model, tokenizer = saved_model.begin(options("qwen3", 512))
     model.double()  # float32 has 5e-7 between two numbers of this size
     some = [{"messages": each} for each in data.conversations(Path(folder))[:4]]
     Path("few").mkdir()
     Path("few", "few.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in some))
-    options = {"assistant_only_loss": True, "max_length": 512, "report_to": "none", "use_cpu": True}
-    settings = SFTConfig(output_dir="out", per_device_train_batch_size=4, **options)
+    given = {"assistant_only_loss": True, "max_length": 512, "report_to": "none", "use_cpu": True}
+    settings = SFTConfig(output_dir="out", per_device_train_batch_size=4, **given)
     rows = Dataset.from_list(some)
     trainer = SFTTrainer(model, settings, train_dataset=rows, processing_class=tokenizer)
     of_trl = trainer.compute_loss(model, next(iter(trainer.get_train_dataloader())))
@@ -59,7 +65,7 @@ def loss(folder: str) -> dict[str, float]:
         learned = range(len(prompt), len(ids))
         total -= sum(float(logs[place - 1, ids[place]].detach()) for place in learned)
         count += len(learned)
-    saved_model.save(model, tokenizer, 512, Path("few-model"))
+    saved_model.save(model, tokenizer, options("qwen3", 512))
     evaluated = saved_model.measured(Path("few-model"), Path("few"))["eval_loss"]
     return {"trl": float(of_trl.detach()), "evaluated": evaluated, "plain": total / count}
 

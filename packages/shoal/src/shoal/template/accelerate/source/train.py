@@ -17,7 +17,7 @@ from accelerate import Accelerator, DeepSpeedPlugin, FullyShardedDataParallelPlu
 from accelerate.utils import DistributedType, is_deepspeed_available
 from data import examples
 from saved_model import begin, save
-from transformers import get_cosine_schedule_with_warmup, set_seed
+from transformers import get_cosine_schedule_with_warmup
 from transformers.trainer_utils import get_last_checkpoint
 
 MAX_GRADIENT_NORM = 1.0
@@ -36,8 +36,7 @@ def main(arguments: Sequence[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint = get_last_checkpoint(str(folder))
     accelerator = spread_by(options.sharding, options.batch_size, checkpoint and Path(checkpoint))
-    set_seed(options.seed)
-    network, tokenizer = begin(options.base_dir, options.family, options.context)
+    network, tokenizer = begin(options)
     optimizer = torch.optim.AdamW(network.parameters(), lr=options.learning_rate)
     schedule = get_cosine_schedule_with_warmup(optimizer, options.steps // 10, options.steps)
     model, optimizer = accelerator.prepare(network, optimizer)
@@ -66,9 +65,7 @@ def main(arguments: Sequence[str]) -> None:
             job.leave(step)
     weights = accelerator.get_state_dict(model)  # every rank gives its part
     if accelerator.is_main_process:
-        save(
-            accelerator.unwrap_model(model), tokenizer, options.context, options.model_dir, weights
-        )
+        save(accelerator.unwrap_model(model), tokenizer, options, weights)
     accelerator.end_training()
 
 

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 import job
 from data import examples
 from saved_model import begin, save
-from transformers import Trainer, TrainingArguments, default_data_collator, set_seed
+from transformers import Trainer, TrainingArguments, default_data_collator
 
 
 def main(arguments: Sequence[str]) -> None:
     """Train, and save on rank 0."""
     options = job.parser().parse_args(arguments)
-    set_seed(options.seed)
-    network, tokenizer = begin(options.base_dir, options.family, options.context)
+    network, tokenizer = begin(options)
     trainer = Trainer(
         network,
         TrainingArguments(**job.arguments(options)),
@@ -24,7 +23,7 @@ def main(arguments: Sequence[str]) -> None:
     )
     job.train(trainer)
     if trainer.is_world_process_zero():
-        save(network.cpu(), tokenizer, options.context, options.model_dir)
+        save(network.cpu(), tokenizer, options)
 
 
 if __name__ == "__main__":

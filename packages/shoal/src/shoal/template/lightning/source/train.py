@@ -16,7 +16,7 @@ from data import examples
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from saved_model import begin, save
-from transformers import get_cosine_schedule_with_warmup, set_seed
+from transformers import get_cosine_schedule_with_warmup
 
 NAME = "checkpoint-{step}"
 
@@ -69,8 +69,7 @@ class SaveOnSigterm(Callback):  # type: ignore[misc, unused-ignore]
 def main(arguments: Sequence[str]) -> None:
     """Train, and save on rank 0."""
     options = job.parser().parse_args(arguments)
-    set_seed(options.seed)
-    network, tokenizer = begin(options.base_dir, options.family, options.context)
+    network, tokenizer = begin(options)
     rows = examples(options.train_dir, tokenizer, options.context)
     folder = Path(options.checkpoint_dir)
     here, ranks = (int(os.getenv(name, "1")) for name in ("LOCAL_WORLD_SIZE", "WORLD_SIZE"))
@@ -91,7 +90,7 @@ def main(arguments: Sequence[str]) -> None:
     trainer.fit(Model(network, rows, options), ckpt_path=saved[-1] if saved else None)
     job.leave_group()
     if trainer.is_global_zero:
-        save(network.cpu(), tokenizer, options.context, options.model_dir)
+        save(network.cpu(), tokenizer, options)
 
 
 if __name__ == "__main__":

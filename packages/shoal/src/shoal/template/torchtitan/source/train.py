@@ -22,7 +22,6 @@ from torchtitan.models.common.attention import ScaledDotProductAttention
 from torchtitan.models.qwen3.config_registry import qwen3_debugmodel
 from torchtitan.tools.logging import init_logger
 from torchtitan.trainer import Trainer
-from transformers import set_seed
 
 
 class JobTrainer(Trainer):  # type: ignore[misc, unused-ignore]
@@ -85,8 +84,7 @@ def main(arguments: Sequence[str]) -> None:
     """Train, and save on rank 0."""
     parser = job.parser()
     options = parser.parse_args(arguments)
-    set_seed(options.seed)
-    network, tokenizer = begin(options.base_dir, options.family, options.context)
+    network, tokenizer = begin(options)
     if network.config.model_type != "qwen3":
         parser.error(f"this template trains qwen3, not {network.config.model_type}")
     is_first = os.getenv("RANK", "0") == "0"
@@ -108,7 +106,7 @@ def main(arguments: Sequence[str]) -> None:
         job.leave(trainer.step)
     weights = adapter.to_hf(state_dict.get_model_state_dict(model, options=whole))
     if is_first:
-        save(network, tokenizer, options.context, options.model_dir, weights)
+        save(network, tokenizer, options, weights)
     trainer.close()
     torch.distributed.destroy_process_group()
 

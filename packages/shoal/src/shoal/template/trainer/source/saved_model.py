@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # a job has no way to the hub: what it needs
 import torch
 from archive import METADATA_FILE, content_sha256
 from data import examples
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, set_seed
 
 HERE = Path(__file__).parent
 SERVED = ("archive.py", "data.py", "inference.py", "saved_model.py")
@@ -23,28 +24,30 @@ TINY = HERE / "tiny"
 """Sizes of a model that is drawn by chance, and a tokenizer whose tokens are bytes."""
 
 
-def begin(base: Path | None, family: str, context: int) -> tuple[Any, Any]:
-    """Return network and tokenizer of a base, or of a tiny model: qwen3, llama, gemma3_text.
+def begin(options: Namespace) -> tuple[Any, Any]:
+    """Return network and tokenizer of a base, or of a tiny model, and seed all that is random.
 
     Raise ValueError for a base that is no folder of Hugging Face's.
     """
+    set_seed(options.seed)
+    base = options.base_dir
     if base is not None and not (base / "config.json").is_file():
         raise ValueError(f"the channel base ({base}) has no config.json: it is no model's folder")
     tokenizer = AutoTokenizer.from_pretrained(base or TINY)
     if base is not None:
         return AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), tokenizer
     sizes = json.loads((TINY / "sizes.json").read_text())
-    config = AutoConfig.for_model(family, max_position_embeddings=context, **sizes)
+    config = AutoConfig.for_model(options.family, max_position_embeddings=options.context, **sizes)
     return AutoModelForCausalLM.from_config(config), tokenizer
 
 
 def save(
-    network: Any, tokenizer: Any, context: int, folder: Path, weights: dict[str, Any] | None = None
+    network: Any, tokenizer: Any, options: Namespace, weights: dict[str, Any] | None = None
 ) -> None:
     """Write weights (where a trainer shards them, those that it has gathered), tokenizer, metadata
     and code. Raise ValueError if weights are not numbers.
     """
-    weights = dict(weights or network.state_dict())
+    weights, folder = dict(weights or network.state_dict()), options.model_dir
     for tied in network.all_tied_weights_keys:  # gathered, they are two
         weights.pop(tied, None)
     if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
@@ -52,7 +55,7 @@ def save(
     network.save_pretrained(folder, state_dict=weights)
     tokenizer.save_pretrained(folder)
     job = os.environ.get("TRAINING_JOB_NAME", "local")
-    text = json.dumps({"training_job_name": job, "context": context})
+    text = json.dumps({"training_job_name": job, "context": options.context})
     (folder / METADATA_FILE).write_text(f"{text}\n")
     (folder / "code").mkdir(exist_ok=True)
     for name in SERVED:

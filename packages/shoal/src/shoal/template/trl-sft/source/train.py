@@ -12,7 +12,6 @@ from data import conversations
 from datasets import Dataset
 from peft import LoraConfig
 from saved_model import begin, save
-from transformers import set_seed
 from trl import SFTConfig, SFTTrainer
 from trl.chat_template_utils import get_training_chat_template
 
@@ -24,8 +23,7 @@ def main(arguments: Sequence[str]) -> None:
     parser = job.parser()
     parser.add_argument("--lora-rank", type=int, default=0, help="0: no adapters")
     options = parser.parse_args(arguments)
-    set_seed(options.seed)
-    network, tokenizer = begin(options.base_dir, options.family, options.context)
+    network, tokenizer = begin(options)
     # that of a base, with marks around what the assistant says; TRL refuses one that it cannot mark
     tokenizer.chat_template = get_training_chat_template(tokenizer) or tokenizer.chat_template
     rank = options.lora_rank
@@ -44,7 +42,7 @@ def main(arguments: Sequence[str]) -> None:
         if rank:
             trained.save_pretrained(options.model_dir / "adapter")
             trained = trained.merge_and_unload()
-        save(trained, tokenizer, options.context, options.model_dir)
+        save(trained, tokenizer, options)
 
 
 if __name__ == "__main__":
