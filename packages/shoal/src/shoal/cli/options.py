@@ -99,14 +99,6 @@ parameter_option = click.option(
     help="A pipeline parameter; may be repeated.",
 )
 
-limit_option = click.option(
-    "--limit",
-    type=click.IntRange(1),
-    default=20,
-    show_default=True,
-    metavar="N",
-    help="How many, newest first.",
-)
 score_option = flag(
     "--score", help="The pipeline that scores rows with an approved model, not the one that trains."
 )

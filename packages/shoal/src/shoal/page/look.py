@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from botocore import xform_name
+
 from shoal.aws.execution import (
     JOBS,
     NOT_STARTED,
@@ -139,8 +141,8 @@ class Look:
 
     def described(self, kind: str, name: str) -> dict[str, Any]:
         """Return what Describe says of a job, with its `kind` and `name`."""
-        words = re.sub("([A-Z])", lambda letter: f"_{letter[1].lower()}", kind)
-        answer = getattr(self.client, f"describe{words}")(**{f"{kind}Name": name})
+        describe = getattr(self.client, f"describe_{xform_name(kind)}")
+        answer = describe(**{f"{kind}Name": name})
         return {**answer, "kind": kind, "name": name}
 
     def steps(self) -> Iterator[tuple[Step, list[str]]]:

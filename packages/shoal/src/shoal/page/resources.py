@@ -12,9 +12,11 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from botocore import xform_name
 from botocore.exceptions import ClientError
 
 from shoal.aws.execution import CLOCK_SLACK, JOBS, Step, earlier_attempts, walk
+from shoal.aws.target import items
 from shoal.errors import error_code
 from shoal.page.lineage import NOT_KNOWN
 from shoal.page.look import REFERENCE, Look, seconds_between
@@ -65,21 +67,17 @@ def _swept(report: re.Match[str], execution_id: str) -> str:
 
 
 def _events(look: Look, function: str) -> Iterator[tuple[datetime, str]]:
-    pages = (
-        look.place.target.client("logs")
-        .get_paginator("filter_log_events")
-        .paginate(
-            logGroupName=f"/aws/lambda/{function}",
-            startTime=_ms(look.execution.started_at or look.now),
-            endTime=_ms((look.ended_at or look.now) + _LOOKED_AFTER),
-            filterPattern=f'"{look.execution.id}"',
-        )
-    )
+    request = {
+        "logGroupName": f"/aws/lambda/{function}",
+        "startTime": _ms(look.execution.started_at or look.now),
+        "endTime": _ms((look.ended_at or look.now) + _LOOKED_AFTER),
+        "filterPattern": f'"{look.execution.id}"',
+    }
+    client = look.place.target.client("logs")
     try:
-        for page in pages:
-            for event in page["events"]:
-                at = datetime.fromtimestamp(event["timestamp"] / 1000, UTC)
-                yield at, event["message"].strip()
+        for event in items(client, "filter_log_events", "events", **request):
+            at = datetime.fromtimestamp(event["timestamp"] / 1000, UTC)
+            yield at, event["message"].strip()
     except ClientError as error:
         if error_code(error) != "ResourceNotFoundException":  # no endpoint, no such function
             raise
@@ -123,13 +121,7 @@ def calls_of(look: Look) -> list[dict[str, Any]] | None:
 
 
 Job = Mapping[str, Any]
-_LISTS = {
-    "Model": "list_models",
-    "EndpointConfig": "list_endpoint_configs",
-    "Endpoint": "list_endpoints",
-}
-
-
+_HOSTING = ("Model", "EndpointConfig", "Endpoint")
 _RETAINED = "ResourceRetainedBillableTimeInSeconds"
 _TIMED = ("Training", "Processing", "Transform")
 _WAITS = ("Starting", "Pending", "LaunchingMLInstances", "PreparingTrainingStack", "Interrupted")
@@ -139,11 +131,11 @@ _WAITS = ("Starting", "Pending", "LaunchingMLInstances", "PreparingTrainingStack
 def resources_of(look: Look, jobs: Mapping[str, Job | None]) -> Iterator[dict[str, Any]]:
     """Yield what the steps made, and whether it is gone: asked now, None if that was refused."""
     for step in look.execution.steps:
-        for kind in (*JOBS, *_LISTS):
+        for kind in (*JOBS, *_HOSTING):
             if not (arn := step.resource(kind)):
                 continue
             name, state, is_gone = arn.rpartition("/")[2], NOT_KNOWN, None
-            if kind in _LISTS:
+            if kind in _HOSTING:
                 with look.noting(f"{kind} {name}"):
                     summary = _find(look, step, kind, arn)
                     name, is_gone = summary.get(f"{kind}Name", name), not summary
@@ -157,11 +149,8 @@ def resources_of(look: Look, jobs: Mapping[str, Job | None]) -> Iterator[dict[st
 def _find(look: Look, step: Step, kind: str, arn: str) -> Mapping[str, Any]:
     """Return the summary of what has this ARN, which is in lower case; nothing if it is gone."""
     since = {"CreationTimeAfter": step.started_at - CLOCK_SLACK} if step.started_at else {}
-    for page in look.client.get_paginator(_LISTS[kind]).paginate(**since):
-        for each in page[next(key for key in page if key.startswith(kind))]:
-            if each[f"{kind}Arn"].lower() == arn.lower():
-                return dict(each)
-    return {}
+    summaries = items(look.client, f"list_{xform_name(kind)}s", f"{kind}s", **since)
+    return next((each for each in summaries if each[f"{kind}Arn"].lower() == arn.lower()), {})
 
 
 def uses_of(

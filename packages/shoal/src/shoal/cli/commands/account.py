@@ -120,14 +120,6 @@ def _print(proof: Proof, outcome: Outcome, workspace: Workspace, *, write: bool)
     exit_as(outcome)
 
 
-_MARKS = {
-    State.OK: "ok      ",
-    State.WARNING: "warning ",
-    State.FAILED: "FAILED  ",
-    State.UNKNOWN: "unknown ",
-}
-
-
 @dataclass(frozen=True)
 class _Found(Finding):
     """A finding, and the workloads that it is about."""
@@ -174,5 +166,6 @@ def doctor(selection: Selection) -> None:
 
 def _line(finding: Finding, workloads: Sequence[str]) -> str:
     whose = f"{', '.join(workloads)}: " if workloads else ""
-    text = f"{_MARKS[finding.state]}{whose}{finding.question}: {finding.message}"
+    mark = "FAILED" if finding.state is State.FAILED else finding.state
+    text = f"{mark:8}{whose}{finding.question}: {finding.message}"
     return f"{text}; {finding.advice}" if finding.advice else text

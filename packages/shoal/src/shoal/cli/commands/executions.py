@@ -21,7 +21,6 @@ from shoal.cli.options import (
     Selection,
     excluding,
     flag,
-    limit_option,
     parameter_option,
     score_option,
     selection_command,
@@ -103,7 +102,14 @@ def _trainable(selection: Selection, values: Mapping[str, str]) -> Session:
 @excluding("EXECUTION --score --follow", "--limit --results")
 @selection_command
 @click.argument("execution", required=False)
-@limit_option
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="How many, newest first.",
+)
 @flag("--results", help="With what each took, measured and cost.")
 @score_option
 @_follow_option

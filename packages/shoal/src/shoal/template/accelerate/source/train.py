@@ -87,7 +87,7 @@ def spread_by(sharding: str, batch_size: int, checkpoint: Path | None) -> Accele
     warnings.filterwarnings("ignore", r"`torch\.distributed\.", FutureWarning)  # of what it calls
     if not on_gpus:
         deepspeed.ops.__compatible_ops__ = {}  # it would compile an all-reduce, for minutes
-    ranks = int(os.environ["WORLD_SIZE"])
+    ranks = job.RANKS
     saved = len([*checkpoint.glob("pytorch_model/*_optim_states.pt")]) if checkpoint else ranks
     settings = {
         "train_micro_batch_size_per_gpu": batch_size // ranks,

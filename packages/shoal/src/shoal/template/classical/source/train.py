@@ -20,7 +20,7 @@ def main(arguments: Sequence[str]) -> None:
     model = fit(rows, targets, options.iterations, options.learning_rate, options.seed)
     # workload.yaml finds the loss in this line
     print(f"train_loss={loss(model, rows, targets):.6f}", flush=True)
-    save(model, os.environ.get("TRAINING_JOB_NAME", "local"), options.model_dir)
+    save(model, options.model_dir)
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

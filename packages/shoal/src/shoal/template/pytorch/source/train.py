@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> None:
     rank, world_size = (dist.get_rank(), dist.get_world_size()) if launched else (0, 1)
     network = train(options, device, rank, world_size)
     if rank == 0:
-        save(network.cpu(), os.environ.get("TRAINING_JOB_NAME", "local"), options.model_dir)
+        save(network.cpu(), options.model_dir)
     if launched:
         # What still refers to the process group keeps its threads, and gloo's abort the interpreter
         # at exit.

@@ -5,6 +5,7 @@ from, and with the code that serves it.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,11 @@ NOT_SERVED = ("evaluate.py", "evaluation.py", "train.py")
 """Every other script of this folder goes into the model, for the endpoint."""
 
 
-def save(model: Any, training_job_name: str, folder: Path) -> None:
+def save(model: Any, folder: Path) -> None:
     """Write model, metadata and code."""
     (folder / "code").mkdir(parents=True, exist_ok=True)
     write_to(folder, model)
-    text = json.dumps({"training_job_name": training_job_name})
+    text = json.dumps({"training_job_name": os.environ.get("TRAINING_JOB_NAME", "local")})
     (folder / METADATA_FILE).write_text(f"{text}\n")
     for script in Path(__file__).parent.glob("*.py"):
         if script.name not in NOT_SERVED:

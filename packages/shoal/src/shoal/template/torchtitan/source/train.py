@@ -48,7 +48,7 @@ def settings(options: Any, sizes: Any) -> Any:
     config.optimizer = default_adamw(lr=options.learning_rate)
     config.lr_scheduler.warmup_steps, config.lr_scheduler.decay_type = options.steps // 10, "cosine"
     training, checkpoint, metrics = config.training, config.checkpoint, config.metrics
-    training.local_batch_size = options.batch_size // int(os.getenv("WORLD_SIZE", "1"))
+    training.local_batch_size = options.batch_size // job.RANKS
     training.seq_len, training.steps = options.context, options.steps
     training.disable_cuda_graphs = True
     training.mixed_precision_param = "bfloat16" if torch.cuda.is_available() else "float32"

@@ -23,6 +23,7 @@ from transformers.integrations import MLflowCallback, is_mlflow_available
 from transformers.trainer_utils import get_last_checkpoint
 
 FAMILIES = ("qwen3", "llama", "gemma3_text")
+RANKS = int(os.getenv("WORLD_SIZE", "1"))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -50,7 +51,7 @@ def arguments(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "output_dir": options.checkpoint_dir,
         "max_steps": options.steps,
-        "per_device_train_batch_size": options.batch_size // int(os.getenv("WORLD_SIZE", "1")),
+        "per_device_train_batch_size": options.batch_size // RANKS,
         "learning_rate": options.learning_rate,
         "lr_scheduler_type": "cosine",
         "warmup_steps": options.steps // 10,
@@ -73,18 +74,14 @@ def batches(
     """Yield this rank's part of each step's batch, from the step `start` on. The batches are the
     same on any number of ranks. Raise ValueError if the rows do not fill one.
     """
-    rank, ranks, size = (
-        int(os.getenv("RANK", "0")),
-        int(os.getenv("WORLD_SIZE", "1")),
-        options.batch_size,
-    )
-    if len(rows) < size or size % ranks:
-        raise ValueError(f"--batch-size {size}: there are {len(rows)} rows and {ranks} ranks")
+    rank, size = int(os.getenv("RANK", "0")), options.batch_size
+    if len(rows) < size or size % RANKS:
+        raise ValueError(f"--batch-size {size}: there are {len(rows)} rows and {RANKS} ranks")
     for step in range(start, options.steps):
         epoch, place = divmod(step, len(rows) // size)
         random = torch.Generator().manual_seed(options.seed + epoch)
         order = torch.randperm(len(rows), generator=random)[place * size : (place + 1) * size]
-        yield torch.tensor([rows[index]["input_ids"] for index in order[rank::ranks]])
+        yield torch.tensor([rows[index]["input_ids"] for index in order[rank::RANKS]])
 
 
 def keep(accelerator: Any, folder: Path, step: int) -> None:
@@ -163,7 +160,7 @@ class Tracking(MLflowCallback):  # type: ignore[misc, unused-ignore]
 
 def train(trainer: Any) -> None:
     """Train from the newest checkpoint, if there is one, to the end or to SIGTERM."""
-    if trainer.args.world_size != int(os.getenv("WORLD_SIZE", "1")):
+    if trainer.args.world_size != RANKS:
         raise RuntimeError("the ranks do not train together, but each for itself")
     trainer.add_callback(watch := SaveOnSigterm())
     if "MLFLOW_TRACKING_URI" in os.environ and is_mlflow_available():
