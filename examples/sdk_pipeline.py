@@ -100,10 +100,7 @@ def build(environment: Environment, infrastructure: Infrastructure) -> Pipeline:
 def _hyperparameters(
     launch: Launch, environment: Environment, infrastructure: Infrastructure, output: list[Any]
 ) -> dict[str, Any]:
-    """Return the launch contract's hyperparameters.
-
-    The name of an execution and its folder in S3 get their values when it starts.
-    """
+    """Return the launch contract's hyperparameters; an execution's name comes when it starts."""
     name, training = Names(environment).pipeline, environment.training
     hyperparameters: dict[str, Any] = dict(
         launch.for_job(

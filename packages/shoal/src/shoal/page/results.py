@@ -132,10 +132,7 @@ def answers_of(execution: Execution) -> list[dict[str, Any]]:
 
 
 def package_of(target: Target, execution: Execution) -> Package | None:
-    """Return the version that the execution registered, as it is now; None if it did not.
-
-    Raises ClientError or NotFoundError if that cannot be read.
-    """
+    """Return the version that the execution registered, as it is now; raise as `describe`."""
     arns = (step.resource("RegisterModel") for step in execution.steps)
     arn = next(filter(None, arns), None)
     return describe(target, arn) if arn else None
@@ -164,10 +161,7 @@ class GateResult:
 
 
 def gates_of(target: Target, execution: Execution) -> tuple[GateResult, ...]:
-    """Return the gates that the execution has come to, as it was started.
-
-    Empty before that, and for a pipeline of the user's own that has no such step.
-    """
+    """Return the gates that the execution has come to; of a user's own pipeline maybe none."""
     if execution.step(step_names.GATE) is None:
         return ()
     client = target.client("sagemaker")
@@ -213,9 +207,8 @@ def _compared(execution: Execution, metric: str, value: float | None) -> GateRes
 
 
 def conditions(definition: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield metric, comparison in words and parameter of each condition that has Shoal's form.
-
-    Words and parameter are empty for a comparison with the approved version.
+    """Yield metric, comparison in words and parameter of each condition that has Shoal's form; both
+    are empty for a comparison with the approved version.
     """
     steps = {step["Name"]: step for step in definition.get("Steps", [])}
     for condition in steps.get(step_names.GATE, {}).get("Arguments", {}).get("Conditions", []):
