@@ -53,7 +53,7 @@ def _plain(value: Any) -> Any:
 
 
 def record(place: Place, arn: str, *, with_logs: bool = True) -> dict[str, Any]:
-    """Return the run with this ARN as it is now; without logs also without curves and calls.
+    """Return the run with this ARN now; without logs it has no curves, cleanups and calls, either.
 
     Raises ClientError if the execution itself cannot be read.
     """
