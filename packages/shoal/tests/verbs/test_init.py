@@ -168,7 +168,7 @@ def test_an_environment_with_it_is_right(tmp_path: Path, task: str, framework: s
     environment = load_environment("fresh", tmp_path)
     checked = check(environment, tmp_path)
     assert (environment.workload, environment.training.framework) == ("fresh", framework)
-    assert checked.launch.entry_point == "train.py"
+    assert checked.launch.case.training.entry_point == "train.py"
     assert list(load_workload("fresh", tmp_path).frameworks) == [framework]
 
 

@@ -323,7 +323,7 @@ def patch_warnings(case: Case, today: datetime.date, *, serves: bool = True) -> 
         yield _notice(case, "no patches", patched=_patched_versions(case, today), **facts)
     until = tags.inference_end_of_patch
     if serves and until and until < today:
-        repository = tables.inference_repository(case.framework)
+        repository = tables.repository_of(case.framework, "inference")
         facts = {"repository": repository, "version": tags.inference_cpu.partition("-")[0]}
         yield _notice(case, "no patches for the endpoint", until=until, **facts)
 

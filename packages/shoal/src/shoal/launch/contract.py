@@ -326,7 +326,7 @@ def efa_problems(training: Training, *, is_looked_at: bool) -> Iterator[Problem]
             f" {', '.join(types[:3])} and {len(types) - 3} others"
         )
         advice = "choose one of them, or leave require_efa out"
-        yield Problem(key, message, advice, True, ("training.instance_type",))
+        yield Problem(key, message, advice, True)
     elif not is_looked_at:
         message = (
             f"nothing in the job would look which network it uses: our watch does in PyTorch's"
@@ -334,21 +334,17 @@ def efa_problems(training: Training, *, is_looked_at: bool) -> Iterator[Problem]
             f" {REQUIRE}"
         )
         advice = "let a script look (`shoal docs bring-your-model`), or leave require_efa out"
-        related = ("training.source_dir", "training.framework")
-        yield Problem(key, message, advice, True, related)
+        yield Problem(key, message, advice, True)
     else:
-        places = [
-            (f"training.environment.{name}", name, f"= {value}")
-            for name, value in _opposing(training.environment)
-        ]
-        places += [
-            ("training.custom_mpi_options", name, f"-x {name}={value}")
-            for name, value in _opposing(variables_in(training.custom_mpi_options))
-        ]
-        for where, name, setting in places:
-            message = f"{where} {setting} keeps the traffic off EFA, so the job would always fail"
-            advice = f"remove {name}, or leave require_efa out"
-            yield Problem(key, message, advice, True, (where,))
+        forms = {
+            "environment.{} = {}": training.environment,
+            "custom_mpi_options -x {}={}": variables_in(training.custom_mpi_options),
+        }
+        for form, variables in forms.items():
+            for name, value in _opposing(variables):
+                setting = f"training.{form.format(name, value)}"
+                message = f"{setting} keeps the traffic off EFA, so the job would always fail"
+                yield Problem(key, message, f"remove {name}, or leave require_efa out", True)
 
 
 def _opposing(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from shoal.launch import recipes, rules, tables
 from shoal.launch.case import SMDDP, Case, notices_of, read_source
-from shoal.launch.contract import Contract
 from shoal.settings.frameworks import CLASSICAL, Framework
 from shoal.settings.hyperparameters import HyperparameterValue
 from shoal.settings.loading.loader import environment_file
@@ -47,14 +46,6 @@ class Launch:
     """What the user should know although it runs, one line each."""
     inference_ami_version: str | None = None
     """Image of the endpoint's instances, where the file or the recipe names one."""
-
-    @property
-    def contract(self) -> Contract:
-        return self.case.contract
-
-    @property
-    def entry_point(self) -> str:
-        return self.case.training.entry_point
 
     @property
     def needs_model_dir(self) -> bool:
@@ -143,7 +134,7 @@ def resolve(
         or only
         or tables.image_uri(
             region,
-            tables.inference_repository(training.framework),
+            tables.repository_of(training.framework, "inference"),
             tags.inference_gpu if on_gpus else tags.inference_cpu,
         ),
         _hyperparameters(case),

@@ -188,7 +188,7 @@ def _gpus(case: Case) -> Iterator[Problem]:
 
 
 def _region(case: Case) -> Iterator[Problem]:
-    if tables.registry(case.region, tables.training_repository(case.framework)) is None:
+    if tables.registry(case.region, tables.repository_of(case.framework, "training")) is None:
         yield problem_at("region", case.region, case, "no registry")
 
 

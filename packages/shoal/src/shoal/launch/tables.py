@@ -117,7 +117,7 @@ def inference_amis() -> dict[str, str]:
 @cache
 def image_tags(framework: str) -> dict[str, ImageTags]:
     """Return the tags of AWS's images, by framework version."""
-    repository = training_repository(framework)
+    repository = repository_of(framework, "training")
     return {
         version: ImageTags(
             **{"repository": repository, "python": python_in(row["training_cpu"]) or ""} | row
@@ -210,14 +210,9 @@ def registry(region: str, repository: str = "") -> str | None:
     return account
 
 
-def training_repository(framework: str) -> str:
-    """Return the name of AWS's repository of images that train."""
-    return str(table_of("images")["repositories"][framework]["training"])
-
-
-def inference_repository(framework: str) -> str:
-    """Return the name of AWS's repository of images that answer."""
-    return str(table_of("images")["repositories"][framework]["inference"])
+def repository_of(framework: str, use: str) -> str:
+    """Return the name of AWS's repository of images for a use: training or inference."""
+    return str(table_of("images")["repositories"][framework][use])
 
 
 def runs_inference_script(image: str) -> bool:

@@ -127,11 +127,9 @@ class Parameters:
 
     def all(self) -> tuple[Parameter, ...]:
         data = dict.fromkeys((*self.channels.values(), self.evaluation_data, self.code_uri))
-        manifest = (self.data_manifest,) if self.data_manifest else ()
         return (
             *data,
-            *manifest,
-            *filter(None, (self.instance_type, self.instance_count)),
+            *filter(None, (self.data_manifest, self.instance_type, self.instance_count)),
             *self.gates.values(),
             *(each for each in self.hyperparameters.values() if isinstance(each, Parameter)),
         )
@@ -151,18 +149,15 @@ def declare(environment: Environment, infrastructure: Infrastructure, launch: La
         for name in data.in_dataset:
             directory = mounted.directory(data.dataset, name)
             directories[name] = Parameter(path_parameter(name), "String", directory)
+    kinds = (training.instance_type, training.other_instance_types)
+    count = Parameter("InstanceCount", "Integer", training.instance_count)
+    manifest = Parameter(MANIFEST_PARAMETER, "String", _NO_MANIFEST)
     return Parameters(
         channels=uris | directories,
         evaluation_data=uris[environment.evaluation.channel],
         code_uri=Parameter("CodeUri", "String", infrastructure.code_uri),
-        instance_type=None
-        if preferences
-        else Parameter(
-            "InstanceType", "String", training.instance_type, training.other_instance_types
-        ),
-        instance_count=None
-        if preferences and preferences[0].instance_count
-        else Parameter("InstanceCount", "Integer", training.instance_count),
+        instance_type=None if preferences else Parameter("InstanceType", "String", *kinds),
+        instance_count=None if preferences and preferences[0].instance_count else count,
         gates={
             bound: Parameter(bound.parameter, "Float", bound.value)
             for bound in bounds(environment.evaluation.gates)
@@ -170,9 +165,7 @@ def declare(environment: Environment, infrastructure: Infrastructure, launch: La
         hyperparameters={
             name: _hyperparameter(name, value) for name, value in training.hyperparameters.items()
         },
-        data_manifest=Parameter(MANIFEST_PARAMETER, "String", _NO_MANIFEST)
-        if environment.data.on_manifest
-        else None,
+        data_manifest=manifest if data.on_manifest else None,
     )
 
 

@@ -81,10 +81,12 @@ def queue_names(definition: Mapping[str, Any]) -> list[str]:
 
 def training_plans(definition: Mapping[str, Any]) -> list[str]:
     """Return the ARNs of the training plans whose capacity the jobs of a definition may take."""
-    found = list(objects_in(definition["Steps"]))
-    named = {each.get("TrainingPlanArn") for each in found}
-    named |= {arn for each in found for arn in each.get("TrainingPlanArns", ())}
-    return sorted(arn for arn in named if arn)
+    arns = {
+        arn
+        for each in objects_in(definition["Steps"])
+        for arn in (each.get("TrainingPlanArn"), *each.get("TrainingPlanArns", ()))
+    }
+    return sorted(filter(None, arns))
 
 
 def parameter_values(definition: Mapping[str, Any]) -> dict[str, list[Any]]:

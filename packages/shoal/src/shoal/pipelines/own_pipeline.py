@@ -60,7 +60,7 @@ def definition_of(
             definition = _as_dict(_call("it raised", call))
         graph_rules.check(definition)
         shapes.check(definition)
-        own_pipeline_rules.check_fit(definition, environment, infrastructure)
+        own_pipeline_rules.Fit(definition, environment, infrastructure).check()
     except _UnusableError as error:
         message, advice = error.args
         problems = [Problem(KEY, message, advice, name)]

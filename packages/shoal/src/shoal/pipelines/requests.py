@@ -9,7 +9,7 @@ from shoal.launch.tables import has_nvme, takes_volume_key
 from shoal.pipelines import step_names, training_request
 from shoal.pipelines.expressions import EXECUTION_ID, Expression, Join, Parameter, Property
 from shoal.pipelines.graph import Infrastructure, Parameters
-from shoal.pipelines.training_request import step_tags
+from shoal.pipelines.training_request import given, step_tags
 from shoal.settings.frameworks import CLASSICAL, Framework
 from shoal.settings.hyperparameters import as_sent
 from shoal.settings.names import Names
@@ -178,8 +178,8 @@ class Requests:
                 version = Property(step_names.COMPARE, "OutputParameters['version']")
                 value = compared(bound, "value")
                 others |= {"compared_with_version": version, f"value_of_{bound.metric}": value}
-        endpoint, supported = self.environment.endpoint, {}
-        if endpoint:
+        supported = {}
+        if endpoint := self.environment.endpoint:
             supported = {
                 "SupportedContentTypes": list(endpoint.content_types),
                 "SupportedResponseMIMETypes": list(endpoint.content_types),
@@ -207,10 +207,9 @@ class Requests:
     def model(self) -> dict[str, Any]:
         """Return CreateModel's request; SageMaker chooses the name."""
         stacks, endpoint = self.infrastructure, self.environment.endpoint
-        is_isolated = endpoint is not None and endpoint.network_isolation
         return {
             "ExecutionRoleArn": stacks.endpoint_role_arn,
-            **({"EnableNetworkIsolation": True} if is_isolated else {}),
+            **given(EnableNetworkIsolation=(endpoint and endpoint.network_isolation) or None),
             "PrimaryContainer": self._container(),
             "VpcConfig": _vpc(stacks.hosting_subnet_ids, stacks.hosting_security_group_ids),
             "Tags": step_tags(self.names),
@@ -228,13 +227,12 @@ class Requests:
             "InitialInstanceCount": settings.instance_count,
             "InitialVariantWeight": 1.0,
         }
-        optional = {
-            "InferenceAmiVersion": self.launch.inference_ami_version,
-            "ContainerStartupHealthCheckTimeoutInSeconds": settings.container_startup_timeout_s,
-            "ModelDataDownloadTimeoutInSeconds": settings.model_download_timeout_s,
-            "VolumeSizeInGB": settings.volume_size_gb,
-        }
-        variant |= {key: value for key, value in optional.items() if value is not None}
+        variant |= given(
+            InferenceAmiVersion=self.launch.inference_ami_version,
+            ContainerStartupHealthCheckTimeoutInSeconds=settings.container_startup_timeout_s,
+            ModelDataDownloadTimeoutInSeconds=settings.model_download_timeout_s,
+            VolumeSizeInGB=settings.volume_size_gb,
+        )
         if arn := settings.capacity_reservation_arn:  # one plan an endpoint, nothing beside it
             only = {"CapacityReservationPreference": "capacity-reservations-only"}
             variant["CapacityReservationConfig"] = only | {"MlReservationArn": arn}
@@ -298,9 +296,8 @@ class Requests:
                 "DirectoryPath": data,
             }
             source = {"FileSystemDataSource": lustre}
-        kind = {"ContentType": settings.content_type} if settings.content_type else {}
         channel = {"ChannelName": name, "DataSource": source, "InputMode": self._input_mode()}
-        return channel | kind
+        return channel | given(ContentType=settings.content_type or None)
 
     def _input_mode(self) -> str:
         """Return the mode as the API knows it: a file system is mounted in the mode File."""

@@ -59,7 +59,7 @@ def resource_config(training: Training, parameters: Parameters) -> dict[str, Any
         {to_pascal(key): value for key, value in each.model_dump(exclude_none=True).items()}
         for each in capacity.preferences
     ]
-    return _given(
+    return given(
         InstancePreferences=preferences or None,
         InstanceType=parameters.instance_type,
         InstanceCount=parameters.instance_count,
@@ -80,7 +80,7 @@ def evaluation_cluster(evaluation: Evaluation, size_gb: int, key_arn: str) -> di
 
 def stopping_condition(training: Training) -> dict[str, Any]:
     """Return `StoppingCondition`."""
-    return _given(
+    return given(
         MaxRuntimeInSeconds=training.max_runtime_s,
         MaxWaitTimeInSeconds=training.max_wait_s if training.spot else None,
         MaxPendingTimeInSeconds=training.capacity.max_pending_s,
@@ -90,7 +90,7 @@ def stopping_condition(training: Training) -> dict[str, Any]:
 def switches(training: Training) -> dict[str, Any]:
     """Return what is on: health checks, a shell for people, spot capacity, encryption."""
     capacity = training.capacity
-    return _given(
+    return given(
         InfraCheckConfig={"EnableInfraCheck": True} if capacity.infra_check else None,
         RemoteDebugConfig={"EnableRemoteDebug": True} if capacity.remote_debug else None,
         EnableManagedSpotTraining=training.spot or None,
@@ -98,5 +98,6 @@ def switches(training: Training) -> dict[str, Any]:
     )
 
 
-def _given(**values: Any) -> dict[str, Any]:
+def given(**values: Any) -> dict[str, Any]:
+    """Return the fields of a request that have a value."""
     return {key: value for key, value in values.items() if value is not None}

@@ -64,7 +64,7 @@ def test_a_job_with_more_hyperparameters_than_sagemaker_takes_is_a_mistake() -> 
 
 @pytest.mark.parametrize(("keys", "label"), rows(__file__, "launch.yaml", "contracts"))
 def test_each_strategy_is_one_contract(keys: dict[str, Any], label: str) -> None:
-    assert launch(**keys).contract.label == label
+    assert launch(**keys).case.contract.label == label
 
 
 @pytest.mark.parametrize("strategy", ["smddp", "pytorchddp", "torchrun", "horovod"])
@@ -94,7 +94,7 @@ def test_only_awss_image_of_a_framework_runs_the_workloads_script(
 
 @pytest.mark.parametrize("keys", table(__file__, "launch.yaml")["together"])
 def test_what_goes_together_is_accepted(keys: dict[str, Any]) -> None:
-    assert inputs.launch("shipped_code", **keys).contract
+    assert inputs.launch("shipped_code", **keys).case.contract
 
 
 @pytest.mark.parametrize(("is_taken", "keys"), rows(__file__, "launch.yaml", "spaces"))

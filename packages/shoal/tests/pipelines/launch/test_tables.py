@@ -211,7 +211,7 @@ def test_every_recipe_that_trains_can_be_trained_with(name: str) -> None:
 def test_horovod_runs_with_a_recipe_that_extends_an_image_with_it() -> None:
     keys = {"framework": "tensorflow", "framework_version": "2.11.0"}
     launched = launch(root=ROOT, strategy="horovod", build_image="tensorflow-smddp", **keys)
-    assert launched.contract.label == "horovod"
+    assert launched.case.contract.label == "horovod"
 
 
 @pytest.fixture
@@ -225,7 +225,7 @@ def test_horovod_runs_with_a_recipe_that_installs_it(repository: Path) -> None:
     launched = launch(
         root=repository, strategy="horovod", framework_version="2.3.0", build_image=NAME
     )
-    assert launched.contract.label == "horovod"
+    assert launched.case.contract.label == "horovod"
 
 
 def test_the_tag_is_the_same_for_the_same_recipe_elsewhere(repository: Path) -> None:

@@ -128,7 +128,7 @@ def test_a_pages_line_of_configuration_starts_what_its_overlay_starts(name: str)
     page, overlay = yaml.safe_load(block)["training"], load_environment("dev", ROOT, name).training
     fewest, _ = tables.hosts(Training(**page).strategy)
     shown = Training(**{"instance_count": fewest, **page})
-    labels = [resolve(each, "us-east-1").contract.label for each in (shown, overlay)]
+    labels = [resolve(each, "us-east-1").case.contract.label for each in (shown, overlay)]
     assert (shown.framework, labels[0]) == (overlay.framework, labels[1])
 
 

@@ -218,8 +218,7 @@ def _index(environment: Environment, launch: Launch) -> Iterator[Problem]:
                 f"{wheels}, install the packages in an image (training.build_image), name"
                 f" {key}, or set network.nat: true"
             )
-            place, related = case.training.source_dir, ("network.nat",)
-            yield Problem("training.source_dir", message, advice, place, related)
+            yield Problem("training.source_dir", message, advice, case.training.source_dir)
         return
     endpoint = environment.endpoint
     advice = f"{wheels} in requirements.txt, or install the packages in an image"
@@ -229,7 +228,7 @@ def _index(environment: Environment, launch: Launch) -> Iterator[Problem]:
             f" would install requirements.txt before: {case.title} {case.version}"
             f"{', a package (setup.py)' if case.code.is_package else ''}"
         )
-        yield Problem(key, message, advice, related=("training.source_dir",))
+        yield Problem(key, message, advice)
     is_aws_image = endpoint and not (endpoint.image_uri or "endpoint" in environment.built_images)
     if is_aws_image and any(case.code.says(f"{each}requirements.txt{each}") for each in "'\""):
         message = (

@@ -102,7 +102,7 @@ def _ask(script: Path, environment: Environment, gpu: tables.GpuMemory, root: Pa
         "gpu": gpu.gpu,
         "gpu_gib": gpu.gib,
         "framework_version": training.framework_version,
-        "smddp": launch.contract.is_smddp_by_mpirun,
+        "smddp": launch.case.contract.is_smddp_by_mpirun,
     }
     shown = f"{FOLDER}/{script.parent.name}/{script.name}"
     try:

@@ -45,24 +45,20 @@ _QUEUE = re.compile(
 StepJson = Mapping[str, Any]
 
 
-def check_fit(
-    definition: Mapping[str, Any], environment: Environment, infrastructure: Infrastructure
-) -> None:
-    """Raise DefinitionError for what the roles would refuse, or the guard would not find."""
-    mistakes = list(_Fit(definition, environment, infrastructure).mistakes())
-    if mistakes:
-        raise DefinitionError(mistakes)
-
-
 @dataclass(frozen=True)
-class _Fit:
+class Fit:
     """Looks whether a definition fits the roles and the teardown guard around it."""
 
     definition: Mapping[str, Any]
     environment: Environment
     infrastructure: Infrastructure
 
-    def mistakes(self) -> Iterator[str]:
+    def check(self) -> None:
+        """Raise DefinitionError for what the roles would refuse, or the guard would not find."""
+        if mistakes := list(self._mistakes()):
+            raise DefinitionError(mistakes)
+
+    def _mistakes(self) -> Iterator[str]:
         if self.definition.get("PipelineExperimentConfig"):
             # the SDK's `Pipeline` asks for an experiment and a trial per execution by default
             yield (
