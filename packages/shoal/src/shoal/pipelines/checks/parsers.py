@@ -89,12 +89,9 @@ class Script:
             complaint = str(error)
         except Exception as error:  # noqa: BLE001 (a converter's: the script ends with a traceback)
             complaint = f"traceback: {type(error).__name__}: {error}"
-        given = {self.options[int(name)]: value for name, value in vars(values).items()}
-        return (
-            {each: given[each] for each in given if each.names[0].startswith("-")},
-            rest,
-            complaint,
-        )
+        given = ((self.options[int(name)], value) for name, value in vars(values).items())
+        named = {option: value for option, value in given if option.names[0].startswith("-")}
+        return named, rest, complaint
 
     def mistake_in(self, name: str, text: str) -> str | None:
         """Return why the script would refuse a hyperparameter, or take it for its contrary."""
@@ -190,16 +187,15 @@ class _File:
             if isinstance(node, ast.If) and "__name__" not in ast.unparse(node.test)
             for each in ast.walk(node)
         }
-        self._classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
+        classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
+        self._bases = [_last(base) for node in classes for base in node.bases]
 
     def add_options(self) -> bool:
         """Add all options but those of subcommands; return whether all names are known."""
         judge, groups, is_whole = self.script.judge, dict[int, Any](), True
         for call in self.calls if self.has_only_parser else ():
-            required = id(call) not in self._unsure and any(
-                each.arg == "required" and self._literal(each.value) is True
-                for each in call.keywords
-            )
+            given = {each.arg: self._literal(each.value) for each in call.keywords}
+            required = id(call) not in self._unsure and given.get("required") is True
             if _last(call.func) == _EXCLUSIVE and not self._is_of_command(call):
                 groups[id(call)] = judge.add_mutually_exclusive_group(required=required)
             elif _last(call.func) == "add_subparsers" and required:
@@ -231,8 +227,7 @@ class _File:
     def leads_away(self) -> bool:
         """Return whether a parser comes from elsewhere, or goes where options may be added."""
         parsers = {name for name, call in self._made.items() if _last(call.func) == _PARSER}
-        bases = [base for each in self._classes for base in each.bases]
-        return any(_last(base).endswith("Parser") for base in bases) or any(
+        return any(base.endswith("Parser") for base in self._bases) or any(
             _last(call.func) not in self.functions.keys() | {_PARSER, "print"}
             and (
                 any(ast.unparse(each) in parsers for each in call.args)
@@ -258,12 +253,8 @@ class _File:
             return [tuple(texts)]
         loop = self._loops.get(id(call))
         nodes = ast.walk(loop) if loop is not None else ()
-        constants = [each.value for each in nodes if isinstance(each, ast.Constant)]
-        return [
-            (each,)
-            for each in constants
-            if isinstance(each, str) and re.match(r"--|-[A-Za-z]$", each)
-        ]
+        constants = [str(each.value) for each in nodes if isinstance(each, ast.Constant)]
+        return [(each,) for each in constants if re.match(r"--|-[A-Za-z]$", each)]
 
     def _add(
         self,

@@ -294,7 +294,6 @@ def _is_named_in(script: Path) -> bool:
         for node in nodes
         if isinstance(node, ast.Constant) and id(node) not in prose
     ]
-    names = [node.id for node in nodes if isinstance(node, ast.Name)]
-    names += [node.attr for node in nodes if isinstance(node, ast.Attribute)]
+    names = [getattr(node, "id", getattr(node, "attr", "")) for node in nodes]
     is_joined = any(map(_LAST.search, texts)) and any(map(_FIRST.search, texts))
     return is_joined or any(map(_TEXT.search, texts)) or any(map(_NAME.search, names))
