@@ -136,9 +136,7 @@ class Plan:
 
 
 def plan(environment: Environment, notices: Sequence[str] = (), root: Path | None = None) -> Plan:
-    """Return the plan of an environment that `check` has accepted with `notices`; of one that has
-    several workloads, what this one adds to what they share. `root` is the repository's folder.
-    """
+    """Return the plan of what `check` accepted; of several workloads, what this one adds."""
     training, endpoint = environment.training, environment.endpoint
     types = dict.fromkeys(environment.evaluation.candidates, 1)
     testing = [_dearest("evaluation", types, environment)]
@@ -187,9 +185,7 @@ def _room(environment: Environment, root: Path) -> Room | str:
 
 
 def shared_plan(plans: Sequence[Plan]) -> Plan:
-    """Return what several workloads of an environment, with these plans, are together while nothing
-    trains: what they share counts once.
-    """
+    """Return what workloads with these plans cost together at rest: what they share counts once."""
     first = plans[0]
     environment = first.environment
     own = (
@@ -214,10 +210,7 @@ def _shared_stacks(environment: Environment) -> Iterator[Stack]:
 
 
 def _stacks(environment: Environment) -> Iterator[Stack]:
-    """Yield each stack after those it needs.
-
-    The network comes after data, whose key encrypts the flow logs.
-    """
+    """Yield each stack after those it needs: data before network, as its key encrypts flow logs."""
     network, images = environment.network, environment.built_images
     vpc = ["VPC", "subnets", "S3 gateway endpoint", "security groups", "flow logs"]
     vpc += ["NAT gateway"] if network.nat else []

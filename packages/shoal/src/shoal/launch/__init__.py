@@ -1,6 +1,4 @@
-"""The launch contract: how the training section of an environment becomes images and
-hyperparameters, checked against AWS's tables.
-"""
+"""The launch contract: how a training section becomes images and hyperparameters."""
 
 from shoal.launch.contract import Contract
 from shoal.launch.resolve import Launch, launch_of, resolve

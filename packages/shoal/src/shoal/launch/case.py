@@ -1,6 +1,4 @@
-"""A training section with all facts that rules and notices need, and the notices of what the user
-should know although the training can run.
-"""
+"""A training section with the facts that rules and notices need, and the notices themselves."""
 
 import datetime
 import re
@@ -204,10 +202,7 @@ class Case:
 
     @property
     def shell_switch(self) -> str | None:
-        """The hyperparameter that starts the script without a shell; None if nothing does that.
-
-        What smddprun does with its words is not known.
-        """
+        """The hyperparameter that starts the script without a shell; smddprun's is not known."""
         if self.contract.launcher == "mpirun":
             return None
         return tables.without_shell(self.framework, self.version)
@@ -309,11 +304,8 @@ def _smddp(case: Case) -> Iterator[str]:
 
 
 def patch_warnings(case: Case, today: datetime.date, *, serves: bool = True) -> Iterator[str]:
-    """Yield one line if AWS no longer patches the images of the framework version, or the image
-    that answers.
-
-    There is none for the user's own image. The date is a parameter, because nothing that makes a
-    template reads the clock.
+    """Yield a line if AWS no longer patches the images of the version, or those that answer; none
+    of an own image. The date is a parameter: what makes a template reads no clock.
     """
     if case.has_unknown_image or (tags := case.tags) is None:
         return

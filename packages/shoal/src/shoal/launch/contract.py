@@ -147,10 +147,7 @@ def _mistake(kind: str, /, **facts: object) -> Mistake:
 
 
 def mistakes_in(options: str, passed: Collection[str]) -> Iterator[Mistake]:
-    """Yield what would not do what it looks like, each with what to write instead.
-
-    `passed` are patterns of variables that the toolkit passes already.
-    """
+    """Yield what does not do what it looks like; `passed` has patterns of the toolkit's own."""
     if any(character in options for character in "\"'\\`"):
         yield _mistake("a quote")
         return  # where the words end is then not what was meant
@@ -307,10 +304,7 @@ def efa_variables(instance_type: str) -> dict[str, str]:
 
 
 def efa_environment(training: Training) -> dict[str, str]:
-    """Return the training container's environment.
-
-    What EFA needs comes first, the environment file over it, and last what is required.
-    """
+    """Return the container's environment: EFA's, the file's over it, and last what is required."""
     required = {REQUIRE: "1"} if training.require_efa else {}
     return efa_variables(training.instance_type) | training.environment | required
 

@@ -1,7 +1,4 @@
-"""What the URI of a training image says of the image.
-
-Only AWS's own images say in their tag what is in them. The name of any other image says nothing.
-"""
+"""What the URI of a training image says of it: only AWS's own tags say something."""
 
 import re
 from dataclasses import dataclass

@@ -1,8 +1,4 @@
-"""The build arguments of the images in `images/`, and the tag of a recipe's content.
-
-The tag is a hash of everything that goes into a build: the recipe's files and its build arguments.
-So a checkout means one image.
-"""
+"""The build arguments of the images in `images/`, and a tag of all that goes into a build."""
 
 import hashlib
 import re
@@ -109,11 +105,7 @@ def ami_of(instance_type: str, image_uri: str) -> str | None:
 
 
 def content_tag(name: str, region: str, root: Path, index: str = "") -> str:
-    """Return the tag of the image that the recipe of the repository at `root` gives in `region`,
-    with packages of the organisation's `index`.
-
-    Raises UnknownRecipeError.
-    """
+    """Return the tag of the recipe's image, with packages of `index`. Raises UnknownRecipeError."""
     digest = hashlib.sha256()
     for key, value in sorted(build_arguments(name, region).items()):
         digest.update(f"{key}={value}\n".encode())

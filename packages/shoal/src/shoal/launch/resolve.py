@@ -1,6 +1,4 @@
-"""Turn a training section into a `Launch`, or say every reason why it cannot run and what would run
-instead, which has passed all rules itself.
-"""
+"""Turn a training section into a `Launch`, or say why it cannot run, and what would."""
 
 import json
 from collections.abc import Mapping

@@ -185,10 +185,7 @@ def _hyperparameter(name: str, value: HyperparameterValue) -> Parameter | str:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The parameters that may change per execution, and the steps in the order of the file.
-
-    Steps are values too: `dataclasses.replace` makes a pipeline with other steps.
-    """
+    """Parameters and steps in the order of the file; `dataclasses.replace` gives it other steps."""
 
     parameters: tuple[Parameter, ...]
     steps: tuple[Step, ...]

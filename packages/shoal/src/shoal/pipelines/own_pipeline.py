@@ -83,10 +83,7 @@ def standard_steps(
     root: Path | None,
     definition: Mapping[str, Any],
 ) -> Collection[str]:
-    """Return the names of the steps that a definition has as Shoal's own pipeline has them.
-
-    Of the condition Gate its conditions count, of others their arguments.
-    """
+    """Return the steps that are as in Shoal's own pipeline, of Gate by its conditions."""
     if environment.pipeline is None:
         return STEPS
     plain = environment.model_copy(update={"pipeline": None})

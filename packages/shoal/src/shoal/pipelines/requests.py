@@ -165,10 +165,7 @@ class Requests:
         }
 
     def registration(self) -> dict[str, Any]:
-        """Return CreateModelPackage's request.
-
-        It has no tags: a version in a group has those of the group, and the call refuses its own.
-        """
+        """Return CreateModelPackage's request; a version in a group takes no tags of its own."""
         report = artifacts(self.names, "evaluation", EVALUATION_FILE)
         others: dict[str, Expression] = {}
         if self.parameters.data_manifest:
@@ -216,10 +213,7 @@ class Requests:
         }
 
     def endpoint_config(self, settings: Endpoint) -> dict[str, Any]:
-        """Return CreateEndpointConfig's request.
-
-        SageMaker appends a suffix of its own to the name, which need not be the execution's id.
-        """
+        """Return CreateEndpointConfig's request; SageMaker appends a suffix to the name."""
         variant = {
             "VariantName": "AllTraffic",
             "ModelName": Property(step_names.CREATE_MODEL, "ModelName"),

@@ -31,10 +31,7 @@ CREATE_CALLS = {
     "EndpointConfig": ("CreateEndpointConfig", None),
     "Endpoint": ("CreateEndpoint", None),
 }
-"""Step type to its operation, and the name that the pipeline itself generates.
-
-A name that is given is a prefix of that one.
-"""
+"""Step type to its operation, and the name that the pipeline generates, if given from a prefix."""
 MAX_DEFINITION = 1_048_576  # botocore, sagemaker PipelineDefinition
 _EXPRESSIONS = frozenset({"Get", "Std:Join", "Std:JsonGet"})
 _PROPERTY = re.compile(r"\.?([A-Za-z0-9_-]+)|\[(?:'[^']*'|\"[^\"]*\"|\d+)\]")

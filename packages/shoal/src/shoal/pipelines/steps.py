@@ -31,9 +31,7 @@ class RetryOn(StrEnum):
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Up to `max_attempts` further attempts, or for `expire_after_min` minutes, after `interval_s`
-    and then `backoff_rate` times longer.
-    """
+    """Up to `max_attempts` further attempts, or `expire_after_min` minutes of them."""
 
     on: tuple[RetryOn, ...]
     max_attempts: int | None = None

@@ -15,9 +15,7 @@ MLFLOW_TAG = "shoal.execution_arn"  # by which `shoal report --mlflow` finds the
 
 
 def step_tags(names: Names) -> list[dict[str, Any]]:
-    """Return the tags by which everything that an execution creates is found, attributed, aged and
-    counted by the budget, and the customer's own.
-    """
+    """Return the tags that attribute, age and budget what is created, and the customer's."""
     environment = names.environment
     tags: dict[str, str | Expression] = {
         PIPELINE_TAG: names.pipeline,

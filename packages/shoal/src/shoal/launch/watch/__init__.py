@@ -57,9 +57,7 @@ def proves_network(training: Training, code: SourceCode) -> bool:
 
 
 def files(case: Case) -> dict[str, bytes]:
-    """Return what the archive carries for the watch, and to install its requirements from the
-    organisation's index; nothing where neither is to be done.
-    """
+    """Return what the archive carries for the watch, the index or the proof, if anything."""
     training, metrics, folder = case.training, case.training.metrics.values(), case.code.folder
     index = case.package_index if case.code.needs_index else None
     proves = training.require_efa and proves_network(training, case.code)
@@ -79,9 +77,7 @@ def files(case: Case) -> dict[str, bytes]:
 
 
 def without(archive: dict[str, bytes], *, any_version: bool = False) -> dict[str, bytes]:
-    """Return the files of an archive without the watch, if it is this one (or of `any_version`),
-    and starts a script that is among the others.
-    """
+    """Return an archive's files without this watch (or `any_version`), if its script is there."""
     own = {name: content for name, content in archive.items() if not name.startswith(f"{FOLDER}/")}
     try:
         config = json.loads(archive[CONFIG])

@@ -1,8 +1,4 @@
-"""Check everything that would fail later: launch contract, instance types, requests.
-
-`shoal check` and `app.py` call it, after `shoal.settings.loading.loader` has found the file's
-types and rules right.
-"""
+"""Check everything that would fail later, of a file that the loader has accepted."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -45,9 +41,8 @@ def check(
 ) -> CheckResult:
     """Check that everything in `environment` can run. Raises ConfigError.
 
-    With `root`, the repository's folder, the scripts that the environment names must exist, a
-    pinned release must be of the environment that trains, and the lines of the error name the line
-    of the file, or of the overlay `strategy`.
+    With `root`, the repository, its scripts and pin must fit, and lines name the line of the file,
+    or of the overlay `strategy`.
     """
     file, training = environment_file(environment.name), environment.training
     where = places(environment.name, root, strategy, environment.workload) if root else {}

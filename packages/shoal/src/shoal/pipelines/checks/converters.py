@@ -35,10 +35,7 @@ _OURS: Mapping[str, tuple[Callable[[str], Any], Callable[[Any], bool], str]] = {
 def converter_of(
     node: ast.expr | None, functions: Mapping[str, ast.FunctionDef]
 ) -> Converter | None:
-    """Return what `type=NODE` calls; None if that is not known.
-
-    `functions` are the script's.
-    """
+    """Return what `type=NODE` calls, with the script's `functions`; None if that is not known."""
     name = ast.unparse(node) if node else "str"
     if name not in functions:
         return _PYTHONS.get(name)

@@ -37,9 +37,7 @@ class Addresses:
 
     @property
     def comfortable(self) -> int:
-        """Room for two jobs: executions may overlap, and the last job's interfaces are released
-        late.
-        """
+        """Room for two jobs: executions may overlap, and interfaces are released late."""
         return 2 * self.job + self.others
 
 

@@ -25,9 +25,7 @@ _SHAPES = {
 
 
 def problems(environment: Environment) -> Iterator[Problem]:
-    """Yield the instance types, drivers and images that SageMaker does not have, or that cannot
-    run together.
-    """
+    """Yield the types, drivers and images that SageMaker lacks, or that cannot run together."""
     on_aws_images = dict(_on_aws_images(environment))
     if environment.training.image_uri is None:
         on_aws_images["training"] = environment.training.instance_type
@@ -221,12 +219,8 @@ def other_types(
     definition: Mapping[str, Any],
     check: Callable[[Environment], Any],
 ) -> Iterator[Problem]:
-    """Yield a problem for each of `training.other_instance_types`, or of the preferences, that
-    needs another request, or cannot run at all.
-
-    The launcher's hyperparameters, EFA's variables and the image are fixed when the definition is
-    made, from `training.instance_type`. `check` returns an object with the environment's
-    `definition`, or raises ConfigError.
+    """Yield other types, or preferences, that need another request or cannot run: the launcher's
+    hyperparameters, EFA's variables and the image follow from `training.instance_type`.
     """
     training = environment.training
     alone = training.capacity.model_copy(update={"preferences": (), "max_pending_s": None})

@@ -73,10 +73,7 @@ class Unknown(Exception):  # noqa: N818 - no mistake of anybody
 
 
 def place_of(environment: Environment, root: Path) -> Place:
-    """Return where the environment trains, and what a rank needs there.
-
-    Raises Unknown, and ConfigError for settings that `plan` refuses or a `plan` that fails.
-    """
+    """Return where the environment trains and what a rank needs. Raises Unknown, ConfigError."""
     training, file = environment.training, workload_file(environment.workload)
     gpu = tables.gpu_memory(training.instance_type)
     if gpu is None or (training.processes_per_host or 0) > gpu.count:
@@ -182,10 +179,8 @@ def _changed(environment: Environment, **changes: Any) -> Environment:
 
 
 def places(environment: Environment, root: Path, runs: Runs) -> Iterator[Place]:
-    """Yield the instance types with as many GPUs a node on which the environment runs, those with
-    less memory first; each with the nodes that `capacity.preferences` says of it.
-
-    Raises as `place_of` does.
+    """Yield the types with as many GPUs a node that run it, those with less memory first, each with
+    the nodes of `capacity.preferences`. Raises as `place_of` does.
     """
     here, counts = place_of(environment, root), environment.training.candidates
     types = tables.with_gpus(here.gpu.count)

@@ -132,11 +132,7 @@ class Fit:
                     )
 
     def _name_mistake(self, kind: str, name: str) -> str:
-        """Return why the guard would not remove it; "" if it would.
-
-        The guard finds what an execution left by ARNs, which are lower case. It touches only names
-        of this pipeline.
-        """
+        """Return why the guard, which has ARNs, would not remove it; empty if it would."""
         prefix = self._names.pipeline + ("" if kind == "EndpointConfig" else "-")
         if name != name.lower():
             return f"{name!r} must be lower case, as ARNs are: the teardown guard would not find it"

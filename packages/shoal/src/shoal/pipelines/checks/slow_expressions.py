@@ -58,9 +58,7 @@ def is_slow(expression: str) -> bool:
 
 
 def _lines(leaves: list[tuple[str, bool]]) -> set[str]:
-    """Return lines that begin as a match does, up to each repeat, go on with one filler, and end
-    with it, or with what makes the match fail.
-    """
+    """Return lines that begin as a match, go on with a filler up to a repeat, and end or fail."""
     texts = [text for text, _ in leaves]
     starts = [number for number, (_, is_repeat) in enumerate(leaves) if is_repeat]
     pieces = {"".join(texts[start:end]) for start in (0, *starts) for end in (*starts, None)}
