@@ -117,8 +117,6 @@ def _framework_strategy(case: Case) -> Iterator[Problem]:
 def _smddp_keys(case: Case) -> Iterator[Problem]:
     """smddp has AllGather for PyTorch only, and its AllReduce comes with a launcher."""
     training = case.training
-    if training.strategy not in SMDDP:
-        return
     is_smddp = (training.framework, training.strategy) == (Framework.PYTORCH, Strategy.SMDDP)
     if training.collective is Collective.ALLGATHER:
         if not is_smddp:
@@ -309,7 +307,7 @@ _OF_ONE: dict[Check, Collection[Strategy]] = {
 """Rules of one strategy, and the strategies that each is about."""
 _OTHERS: dict[Check, Collection[Strategy] | None] = {
     _framework_strategy: None,
-    _smddp_keys: _ANY,
+    _smddp_keys: SMDDP,
     _hosts: _ANY,
     _script: _ANY,
     _version: None,

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from shoal.launch import Launch
 from shoal.pipelines import graph_rules
 from shoal.pipelines.expressions import Parameter
-from shoal.pipelines.steps import Step
+from shoal.pipelines.steps import Condition, Step
 from shoal.settings.hyperparameters import HyperparameterValue, as_text, parameter_name
 from shoal.settings.names import Names
 from shoal.settings.parsing.errors import DefinitionError
@@ -219,5 +219,5 @@ def _named(kind: str, name: str, those: Mapping[str, T]) -> T:
 def _walk(steps: Sequence[Step]) -> Iterator[Step]:
     for step in steps:
         yield step
-        for branch in step.branches():
-            yield from _walk(branch)
+        if isinstance(step, Condition):
+            yield from _walk((*step.if_true, *step.if_false))

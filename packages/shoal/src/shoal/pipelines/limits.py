@@ -11,7 +11,7 @@ from typing import Any
 
 BRANCHES = ("IfSteps", "ElseSteps")
 _VOLUME_KEY = {"EndpointConfig": "KmsKeyId"}
-_OUTPUT = {
+OUTPUT = {
     "Training": "OutputDataConfig",
     "Processing": "ProcessingOutputConfig",
     "Transform": "TransformOutput",
@@ -68,8 +68,8 @@ def job_requests(step: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     arguments = step["Arguments"]
     if step["Type"] != "Tuning":
         return [arguments]
-    single = arguments.get("TrainingJobDefinition")
-    return [*([single] if single else []), *arguments.get("TrainingJobDefinitions", [])]
+    single = [arguments.get("TrainingJobDefinition")]
+    return [*filter(None, single), *arguments.get("TrainingJobDefinitions", [])]
 
 
 def queue_names(definition: Mapping[str, Any]) -> list[str]:
@@ -120,7 +120,7 @@ def run_time(arguments: Mapping[str, Any], values: Mapping[str, list[Any]]) -> i
 
 def output_key(step_type: str, arguments: Mapping[str, Any]) -> Any:
     """Return the key that encrypts the job's output, as the step names it."""
-    return arguments.get(_OUTPUT.get(step_type, ""), {}).get("KmsKeyId")
+    return arguments.get(OUTPUT.get(step_type, ""), {}).get("KmsKeyId")
 
 
 def _values_of(value: Any, values: Mapping[str, list[Any]]) -> list[Any]:

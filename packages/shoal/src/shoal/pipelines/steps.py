@@ -7,7 +7,7 @@ https://docs.aws.amazon.com/sagemaker/latest/dg/pipelines-retry-policy.html
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Literal
@@ -137,10 +137,6 @@ class Step:
     def __init_subclass__(cls) -> None:
         if not hasattr(cls, "type") and not cls.__name__.startswith("_"):
             cls.type = cls.__name__
-
-    def branches(self) -> "Iterator[tuple[Step, ...]]":
-        """Return the steps inside this one, one tuple per branch."""
-        return iter(())
 
     def to_json(self) -> dict[str, Any]:
         step = {"Name": self.name, "Type": self.type, "Arguments": self.arguments_json()}
@@ -279,9 +275,6 @@ class Condition(Step):
     conditions: tuple[GreaterThanOrEqualTo | LessThanOrEqualTo, ...] = field(kw_only=True)
     if_true: tuple[Step, ...] = field(default=(), kw_only=True)
     if_false: tuple[Step, ...] = field(default=(), kw_only=True)
-
-    def branches(self) -> Iterator[tuple[Step, ...]]:
-        return iter((self.if_true, self.if_false))
 
     def arguments_json(self) -> Any:
         return {

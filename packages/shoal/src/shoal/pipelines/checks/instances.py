@@ -29,30 +29,27 @@ def problems(environment: Environment) -> Iterator[Problem]:
     on_aws_images = dict(_on_aws_images(environment))
     if environment.training.image_uri is None:
         on_aws_images["training"] = environment.training.instance_type
-    for section, shape in _SHAPES.items():
-        if (settings := getattr(environment, section)) is None:
-            continue
+    for section, settings in _sections(environment, *_SHAPES):
         kinds, key = (settings.instance_type,), f"{section}.instance_type"
         if section == "evaluation" and settings.capacity.preferences:
             kinds, key = settings.candidates, "evaluation.capacity.preferences"
             yield from _evaluation_list(settings, key)
+        allowed = shapes.values_of(_SHAPES[section])
         for kind in kinds:
-            yield from _unfit(key, kind, shapes.values_of(shape), section in on_aws_images)
+            yield from _unfit(key, kind, allowed, section in on_aws_images)
     drivers = shapes.values_of("ProductionVariantInferenceAmiVersion")
-    for section in ("endpoint", "serving"):
-        settings = getattr(environment, section)
-        if settings and settings.inference_ami_version not in (None, *drivers):
+    for section, settings in _sections(environment, "endpoint", "serving"):
+        if settings.inference_ami_version not in (None, *drivers):
             key, advice = f"{section}.inference_ami_version", f"choose one: {', '.join(drivers)}"
             message = "is not one of the versions that SageMaker has"
             yield Problem(key, message, advice, settings.inference_ami_version)
-        if settings and settings.volume_size_gb and tables.has_nvme(settings.instance_type):
+        if settings.volume_size_gb and tables.has_nvme(settings.instance_type):
             message = f"{settings.instance_type} has disks of its own, whose size is fixed"
             advice = "take it out, or choose an instance type without them"
             key = f"{section}.volume_size_gb"
             yield Problem(key, message, advice, settings.volume_size_gb)
-    for section in ("training", "evaluation", "endpoint"):
-        settings = getattr(environment, section)
-        uri = settings and settings.image_uri
+    for section, settings in _sections(environment, "training", "evaluation", "endpoint"):
+        uri = settings.image_uri
         if uri and not image_uri.is_pinned(uri):
             message = "must be a full image URI with a tag or a digest, and not :latest"
             advice = "write registry/repository:tag or registry/repository@sha256:..."
@@ -65,16 +62,18 @@ def problems(environment: Environment) -> Iterator[Problem]:
     yield from _unreadable_pickles(environment)
 
 
+def _sections(environment: Environment, *names: str) -> Iterator[tuple[str, Any]]:
+    """Yield the sections of these names that the environment has."""
+    return ((each, settings) for each in names if (settings := getattr(environment, each)))
+
+
 def _unreadable_pickles(environment: Environment) -> Iterator[Problem]:
     """Yield AWS's images that need not read what AWS's image of another version has pickled."""
     training = environment.training
-    for section, settings in (
-        ("evaluation", environment.evaluation),
-        ("endpoint", environment.endpoint),
-    ):
-        image = image_uri.aws_image(settings.image_uri if settings else None)
+    for section, settings in _sections(environment, "evaluation", "endpoint"):
+        image = image_uri.aws_image(settings.image_uri)
         own = (training.framework, training.framework_version)
-        if settings and image and own[0] in CLASSICAL and (image.framework, image.version) != own:
+        if image and own[0] in CLASSICAL and (image.framework, image.version) != own:
             message = (
                 f"is AWS's image of {TITLES[image.framework]} {image.version}, and need not read"
                 f" what {TITLES[own[0]]} {own[1]} has pickled in the training"
@@ -170,9 +169,8 @@ def _driver_risks(environment: Environment, launch: Launch) -> Iterator[str]:
                 f"scoring.instance_type: the image has CUDA {cuda}, and no driver of batch"
                 " transform is of CUDA 13; choose a type without GPUs"
             )
-    for section in ("endpoint", "serving"):
-        settings = getattr(environment, section)
-        if settings is None or not tables.has_gpus(settings.instance_type or ""):
+    for section, settings in _sections(environment, "endpoint", "serving"):
+        if not tables.has_gpus(settings.instance_type):
             continue
         uri = release.image_uri if release and section == "serving" else launch.inference_image_uri
         cuda = _cuda_of(uri)

@@ -10,6 +10,7 @@ from typing import Any
 
 from shoal.pipelines.graph import Infrastructure
 from shoal.pipelines.limits import (
+    OUTPUT,
     RUN_TIME,
     every_step,
     instance_types,
@@ -30,10 +31,7 @@ _HOSTING = ("Model", *_HOSTING_NAMES)
 _VARIANTS = ("ProductionVariants", "ShadowProductionVariants")
 _JOBS = ("training", "evaluation", "endpoint")
 _FUNCTIONS = ("compare", "seal", "smoke_test", "teardown")
-_KEY_AT = {
-    "Training": ("OutputDataConfig", "KmsKeyId"),
-    "Transform": ("TransformOutput", "KmsKeyId"),
-}
+_KEEPS_A_KEY = ("Training", "Transform")
 _VPC_AT = {
     "Training": ("VpcConfig",),
     "Processing": ("NetworkConfig", "VpcConfig"),
@@ -208,10 +206,11 @@ class Fit:
                 f"{name}.{'.'.join(RUN_TIME)}: must be a number or a parameter with a default: the"
                 " pipeline may start no job that runs longer"
             )
-        if kind in _KEY_AT and output_key(kind, arguments) != self.infrastructure.kms_key_arn:
+        key_arn = self.infrastructure.kms_key_arn
+        if kind in _KEEPS_A_KEY and output_key(kind, arguments) != key_arn:
             yield (
-                f"{name}.{'.'.join(_KEY_AT[kind])}: must be infrastructure.kms_key_arn; the"
-                f" pipeline may start no {kind.lower()} without it"
+                f"{name}.{OUTPUT[kind]}.KmsKeyId: must be infrastructure.kms_key_arn; the pipeline"
+                f" may start no {kind.lower()} without it"
             )
 
     def _existing(self, kind: str, names: tuple[str, ...]) -> dict[str, str]:
