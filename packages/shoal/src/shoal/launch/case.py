@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shoal.launch import image_uri, recipes, tables
+from shoal.launch import contract, image_uri, recipes, tables
 from shoal.launch.contract import STARTS_RANKS, Contract, contract_of
 from shoal.launch.image_uri import AwsImage, aws_image
 from shoal.settings.frameworks import Framework
@@ -245,6 +245,12 @@ def notices_of(case: Case, *, serves: bool) -> Iterator[str]:
         yield _notice(case, "Horovod is compiled")
     elif case.strategy is Strategy.PARAMETER_SERVER and case.has_gpus:
         yield _notice(case, "one GPU of several")
+    for name, needed in contract.efa_variables(training.instance_type).items():
+        if (value := training.environment.get(name, needed)) != needed:
+            yield _notice(case, "EFA is kept off", name=name, value=value, needed=needed)
+    provider, has_efa = contract.PROVIDER, contract.has_efa(training.instance_type)
+    if training.environment.get(provider) == "efa" and not has_efa:
+        yield _notice(case, "there is no EFA", name=provider)
     if serves and case.tags and case.tags.notice:
         yield Risk(f"training.framework_version: {case.tags.notice}")
 

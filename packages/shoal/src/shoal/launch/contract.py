@@ -21,7 +21,6 @@ from fnmatch import fnmatchcase
 from shoal.launch import tables
 from shoal.launch.tables import table_of
 from shoal.settings.hyperparameters import shell_characters
-from shoal.settings.parsing.errors import Problem, Risk
 from shoal.settings.settings import Collective, Launcher, Strategy, Training
 
 OPTIMIZE_SDP = "SMDATAPARALLEL_OPTIMIZE_SDP"
@@ -309,57 +308,9 @@ def efa_environment(training: Training) -> dict[str, str]:
     return efa_variables(training.instance_type) | training.environment | required
 
 
-def efa_problems(training: Training, *, is_looked_at: bool) -> Iterator[Problem]:
-    """Yield why a job that requires EFA would always fail, or why nothing would look."""
-    if not training.require_efa:
-        return
-    key, types = "training.require_efa", efa_instance_types()
-    if not has_efa(training.instance_type):
-        message = (
-            f"{training.instance_type} has no EFA; instance types with EFA are"
-            f" {', '.join(types[:3])} and {len(types) - 3} others"
-        )
-        advice = "choose one of them, or leave require_efa out"
-        yield Problem(key, message, advice, True)
-    elif not is_looked_at:
-        message = (
-            f"nothing in the job would look which network it uses: our watch does in PyTorch's"
-            f" images with Python 3.9 or later, and no script in {training.source_dir} reads"
-            f" {REQUIRE}"
-        )
-        advice = "let a script look (`shoal docs bring-your-model`), or leave require_efa out"
-        yield Problem(key, message, advice, True)
-    else:
-        forms = {
-            "environment.{} = {}": training.environment,
-            "custom_mpi_options -x {}={}": variables_in(training.custom_mpi_options),
-        }
-        for form, variables in forms.items():
-            for name, value in _opposing(variables):
-                setting = f"training.{form.format(name, value)}"
-                message = f"{setting} keeps the traffic off EFA, so the job would always fail"
-                yield Problem(key, message, f"remove {name}, or leave require_efa out", True)
-
-
-def _opposing(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def opposing(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield name and value of each variable with which no job could prove that it uses EFA."""
     if (provider := environment.get(PROVIDER, "efa")) != "efa":
         yield PROVIDER, provider
     if (network := environment.get(_NETWORK, "OFI")).lower() not in map(str.lower, _NETWORKS):
         yield _NETWORK, network
-
-
-def efa_notices(training: Training) -> Iterator[str]:
-    """Yield where the environment file contradicts what EFA needs."""
-    for name, needed in efa_variables(training.instance_type).items():
-        value = training.environment.get(name, needed)
-        if value != needed:
-            yield Risk(
-                f"training.environment.{name} = {value} replaces {needed}, which"
-                f" {training.instance_type} needs for its traffic to go over EFA"
-            )
-    if training.environment.get(PROVIDER) == "efa" and not has_efa(training.instance_type):
-        yield Risk(
-            f"training.environment.{PROVIDER} = efa: {training.instance_type} has no EFA, so"
-            " libfabric would find no provider"
-        )

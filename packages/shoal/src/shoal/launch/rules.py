@@ -7,7 +7,7 @@ All other rules hold whatever runs. What they say is in rules.yaml.
 import difflib
 from collections.abc import Callable, Collection, Iterator
 
-from shoal.launch import image_uri, recipes, tables
+from shoal.launch import contract, image_uri, recipes, tables, watch
 from shoal.launch.case import SMDDP, TITLES, Case, problem, problem_at
 from shoal.launch.contract import OPTIMIZE_SDP, STARTS_RANKS, mistakes_in, passed_with
 from shoal.settings.frameworks import Framework, defaults, strategies_of
@@ -295,6 +295,26 @@ def _words(case: Case) -> Iterator[Problem]:
             yield problem_at(key, value, case, "torchrun's own options", some=some, option=name)
 
 
+def _efa(case: Case) -> Iterator[Problem]:
+    """Say why a job that requires EFA would always fail, or why nothing in it would look."""
+    training, code, types = case.training, case.code, contract.efa_instance_types()
+    if not training.require_efa:
+        return
+    is_looked_at = code.folder is None or watch.proves_network(training, code)
+    if training.instance_type not in types:
+        yield problem(case, "no EFA", some=", ".join(types[:3]), others=len(types) - 3)
+    elif not (is_looked_at or code.says(contract.REQUIRE)):
+        yield problem(case, "nothing looks for EFA", variable=contract.REQUIRE)
+    else:
+        forms = {
+            "environment.{} = {}": training.environment,
+            "custom_mpi_options -x {}={}": contract.variables_in(training.custom_mpi_options),
+        }
+        for form, variables in forms.items():
+            for name, value in contract.opposing(variables):
+                yield problem(case, "EFA is avoided", name=name, setting=form.format(name, value))
+
+
 _OF_ONE: dict[Check, Collection[Strategy]] = {
     _smddp_instance: SMDDP,
     _smddp_image: SMDDP,
@@ -321,6 +341,7 @@ _OTHERS: dict[Check, Collection[Strategy] | None] = {
     _backend: None,
     _sharding: SMDDP,
     _words: None,
+    _efa: None,
 }
 """The others, likewise; None for a rule of what every strategy needs."""
 

@@ -1,16 +1,18 @@
 """Launches: their contract with the toolkits, options of mpirun, and the proof of the fabric."""
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from local_kit.tables import rows, table
-from shoal.launch import Launch, contract, tables, watch
-from shoal.launch.case import SourceCode
+from shoal.launch import Launch, contract, rules, tables, watch
+from shoal.launch.case import Case, SourceCode, notices_of
 from shoal.launch.contract import mistakes_in, variables_in
 from shoal.pipelines.shapes import values_of
 from shoal.settings.hyperparameters import HyperparameterValue
+from shoal.settings.parsing.errors import Problem
 from shoal.settings.settings import Strategy, Training
 from tests.pipelines import inputs
 from tests.pipelines.inputs import golden
@@ -192,9 +194,19 @@ def test_efa_variables_are_set_on_types_with_efa_only(
     assert contract.efa_variables(instance_type) == expected
 
 
+def case_of(code: SourceCode | None = None, **keys: Any) -> Case:
+    return Case.of(Training(**keys), "us-east-1", code or SourceCode())
+
+
+def efa_problems(case: Case) -> list[Problem]:
+    problems = rules.problems(case, of_one_strategy=False)
+    return [each for each in problems if each.key == "training.require_efa"]
+
+
 @pytest.mark.parametrize(("keys", "notices"), rows(__file__, "launch.yaml", "efa_notices"))
 def test_what_contradicts_efa_is_told(keys: dict[str, Any], notices: list[str]) -> None:
-    assert list(contract.efa_notices(Training(**keys))) == notices
+    told = notices_of(case_of(**keys), serves=False)
+    assert [each for each in told if "EFA" in each] == notices
 
 
 @pytest.mark.parametrize(("keys", "variables"), rows(__file__, "launch.yaml", "environments"))
@@ -204,12 +216,12 @@ def test_the_containers_environment(keys: dict[str, Any], variables: dict[str, s
 
 @pytest.mark.parametrize("environment", [{"NCCL_NET": "aws libfabric"}, {"FI_PROVIDER": "efa"}])
 def test_variables_with_which_efa_can_be_proven_are_accepted(environment: dict[str, str]) -> None:
-    training = Training(require_efa=True, environment=environment)
-    assert list(contract.efa_problems(training, is_looked_at=True)) == []
+    assert efa_problems(case_of(require_efa=True, environment=environment)) == []
 
 
-def test_efa_is_not_required_where_nothing_looks() -> None:
-    (problem,) = contract.efa_problems(Training(require_efa=True), is_looked_at=False)
+def test_efa_is_not_required_where_nothing_looks(tmp_path: Path) -> None:
+    case = case_of(SourceCode(is_package=True, folder=tmp_path), require_efa=True)
+    (problem,) = efa_problems(case)
     assert problem.message.startswith("nothing in the job would look which network it uses")
 
 
@@ -223,10 +235,11 @@ def test_the_watch_looks_with_pytorch_where_there_may_be_efa(
 
 @pytest.mark.parametrize(("keys", "message"), rows(__file__, "launch.yaml", "efa_refused"))
 def test_efa_is_not_required_where_it_cannot_be(keys: dict[str, Any], message: str) -> None:
-    (problem,) = contract.efa_problems(Training(require_efa=True, **keys), is_looked_at=True)
+    (problem,) = efa_problems(case_of(require_efa=True, **keys))
     assert problem.message.startswith(message)
 
 
-def test_nothing_is_wrong_where_efa_is_not_required() -> None:
-    training = Training(instance_type="ml.m5.xlarge", strategy=Strategy.NONE)
-    assert list(contract.efa_problems(training, is_looked_at=False)) == []
+def test_nothing_is_wrong_where_efa_is_not_required(tmp_path: Path) -> None:
+    code = SourceCode(is_package=True, folder=tmp_path)
+    case = case_of(code, instance_type="ml.m5.xlarge", strategy=Strategy.NONE)
+    assert efa_problems(case) == []

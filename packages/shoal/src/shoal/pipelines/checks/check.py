@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from shoal.launch import Launch, case, contract, launch_of, recipes, watch
+from shoal.launch import Launch, launch_of, recipes, watch
 from shoal.pipelines.checks import demand, instances, needs, schedules, scripts, slow_expressions
 from shoal.pipelines.graph import placeholder_infrastructure
 from shoal.pipelines.own_pipeline import STEPS, definition_of, standard_steps
@@ -94,10 +94,6 @@ def _before_launch(environment: Environment, root: Path | None) -> Iterator[Prob
     yield from watch.problems(training)
     yield from pin_problems(environment, root)
     yield from slow_expressions.problems(environment)
-    if training.require_efa:
-        code = case.read_source(root, training)
-        is_looked_at = watch.proves_network(training, code) or code.says(contract.REQUIRE)
-        yield from contract.efa_problems(training, is_looked_at=is_looked_at or root is None)
     yield from scoring.problems(
         environment.scoring,
         environment.data.channels,
@@ -172,7 +168,6 @@ def _notices(environment: Environment, launch: Launch) -> Iterator[str]:
             "requirements.txt is installed at the start of a job: the existing VPC needs a way to a"
             " package index"
         )
-    yield from contract.efa_notices(training)
     yield from schedules.notices(environment)
     serving, release = environment.serving, environment.release
     if serving is None and release is not None:
