@@ -209,7 +209,7 @@ def _mistakes_of(
         return
     elif _is_prefix(name, _TOOLKIT_OPTION):
         yield _mistake("a prefix of the toolkit's option", name=name)
-    elif _is_prefix(name, _HELP) or name == _HELP or option.startswith("-h"):
+    elif _is_prefix(name, _HELP) or option.startswith("-h"):
         yield _mistake("a call for help", name=name)
     elif _is_no_option(name):
         is_level = bare == _bare(_TOOLKIT_OPTION)
@@ -254,10 +254,9 @@ def _is_program(option: str) -> bool:
 
 
 def _is_no_option(name: str) -> bool:
-    options = (*tables.mpirun()["words"], *tables.mpirun()["refused"])
-    return (
-        _SINGLE_DASH.match(name) is not None and _bare(name) not in options and len(_bare(name)) > 1
-    )
+    bare, known = _bare(name), tables.mpirun()
+    is_known = bare in known["words"] or bare in known["refused"]
+    return len(bare) > 1 and not is_known and _SINGLE_DASH.match(name) is not None
 
 
 def _bare(option: str) -> str:
@@ -265,7 +264,7 @@ def _bare(option: str) -> str:
 
 
 def _is_prefix(name: str, option: str) -> bool:
-    return len(name) > len("--") and name != option and option.startswith(name)
+    return len(name) > len("--") and option.startswith(name)
 
 
 PROVIDER = "FI_PROVIDER"

@@ -19,11 +19,6 @@ from shoal.settings.sections import evaluation, scoring
 from shoal.settings.sections.serving import TrafficType
 from shoal.settings.settings import Environment, GuardRails, Target
 
-NAT_NOTICE = (
-    "network.nat: what runs in the VPC can open HTTPS connections to any address; see"
-    " `shoal docs security`"
-)
-
 
 @dataclass(frozen=True)
 class CheckResult:
@@ -151,7 +146,10 @@ def _notices(environment: Environment, launch: Launch) -> Iterator[str]:
             " a key; take it out once the first execution has succeeded"
         )
     if network.nat:
-        yield NAT_NOTICE
+        yield (
+            "network.nat: what runs in the VPC can open HTTPS connections to any address; see"
+            " `shoal docs security`"
+        )
     index, needs_index = environment.organisation.package_index, launch.case.code.needs_index
     if index and needs_index and index.url and not network.nat and not index.is_local:
         yield Risk(
