@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -61,6 +61,28 @@ def look_at(*steps: Step, status: str = "Failed", client: Any = None, **more: An
     return Look(cast("Place", place), execution, **given)
 
 
+def paged(paginate: Callable[..., Iterator[dict[str, list[Any]]]]) -> SimpleNamespace:
+    """Return a paginator with these pages, each of one list."""
+
+    def pages(**request: Any) -> Pages:
+        return Pages(paginate(**request))
+
+    return SimpleNamespace(paginate=pages)
+
+
+class Pages:
+    """Pages that are read once, whole or item by item."""
+
+    def __init__(self, pages: Iterator[dict[str, list[Any]]]) -> None:
+        self._pages = pages
+
+    def __iter__(self) -> Iterator[dict[str, list[Any]]]:
+        return self._pages
+
+    def result_key_iters(self) -> list[Iterator[Any]]:
+        return [(item for page in self for items in page.values() for item in items)]
+
+
 class Lists:
     """A client of SageMaker whose lists hold these endpoints; every other list is refused."""
 
@@ -73,7 +95,7 @@ class Lists:
                 raise DENIED
             yield {"Endpoints": self.endpoints}
 
-        return SimpleNamespace(paginate=paginate)
+        return paged(paginate)
 
 
 def test_what_could_not_be_asked_is_neither_gone_nor_there() -> None:
@@ -109,7 +131,7 @@ class Attempts:
             assert (wanted["NameContains"], wanted["SortOrder"]) == ("p-abc-Train-", "Ascending")
             yield {"TrainingJobSummaries": [{"TrainingJobName": each} for each in self.names]}
 
-        return SimpleNamespace(paginate=paginate)
+        return paged(paginate)
 
     def describe_training_job(self, TrainingJobName: str) -> dict[str, Any]:  # noqa: N803
         if TrainingJobName.endswith("Xy3"):
@@ -147,7 +169,7 @@ def test_the_newest_checkpoint_that_reached_s3_has_an_age(
         prefix = wanted["Prefix"]
         yield {"Contents": [{"Key": prefix + k, "LastModified": at(s)} for k, s in objects.items()]}
 
-    client = SimpleNamespace(get_paginator=lambda _: SimpleNamespace(paginate=paginate))
+    client = SimpleNamespace(get_paginator=lambda _: paged(paginate))
     config = {"S3Uri": "s3://b/checkpoints/p/abc"}
     job = {"TrainingJobStatus": status, "CheckpointConfig": config}
     kept = checkpoint_of(look_at(client=client), job)

@@ -26,7 +26,7 @@ JOBS = {
     "TransformJob": "list_transform_jobs",
 }
 """Kind of a job that a step runs -> the operation that lists such jobs."""
-_PAGES = {"PageSize": 100}
+_PAGES: dict[str, Any] = {"PaginationConfig": {"PageSize": 100}}
 _BRANCHES = ("IfSteps", "ElseSteps")
 """Of a condition, that which is met first."""
 CLOCK_SLACK = timedelta(minutes=5)
@@ -146,7 +146,6 @@ class Pipeline:
         types = self._types[arn]
         description = self._client.describe_pipeline_execution(PipelineExecutionArn=arn)
         request = {"PipelineExecutionArn": arn, "SortOrder": "Ascending"}
-        listing = ("list_pipeline_execution_steps", "PipelineExecutionSteps")
         return Execution(
             arn=arn,
             status=description["PipelineExecutionStatus"],
@@ -163,16 +162,15 @@ class Pipeline:
                     metadata=item.get("Metadata", {}),
                     attempts=item.get("AttemptCount", 1),
                 )
-                for item in items(self._client, *listing, **request)
+                for item in items(self._client, "list_pipeline_execution_steps", **request)
             ),
         )
 
     def executions(self) -> list[dict[str, Any]]:
         """Return summaries of all executions, newest first; none if there is no pipeline."""
         try:
-            listing = ("list_pipeline_executions", "PipelineExecutionSummaries")
-            request = {"PipelineName": self.name, "SortOrder": "Descending"}
-            return [*items(self._client, *listing, **request, PaginationConfig=_PAGES)]
+            request = {"PipelineName": self.name, "SortOrder": "Descending"} | _PAGES
+            return [*items(self._client, "list_pipeline_executions", **request)]
         except ClientError as error:
             if error_code(error) in _NOT_FOUND:
                 return []
@@ -310,12 +308,11 @@ def definition_of(client: Any, arn: str) -> dict[str, Any]:
 
 def given_parameters(client: Any, arn: str) -> dict[str, str]:
     """Return the values that AWS lists of an execution's parameters. Raises ClientError."""
-    listing = (client, "list_pipeline_parameters_for_execution", "PipelineParameters")
-    return {each["Name"]: str(each["Value"]) for each in items(*listing, PipelineExecutionArn=arn)}
+    listed = items(client, "list_pipeline_parameters_for_execution", PipelineExecutionArn=arn)
+    return {each["Name"]: str(each["Value"]) for each in listed}
 
 
 def _jobs(target: Target, kind: str, **filters: Any) -> Iterator[dict[str, Any]]:
     """Yield summaries of jobs, the first ones first."""
-    request = {"SortBy": "CreationTime", "SortOrder": "Ascending", **filters}
-    listing = (JOBS[kind], f"{kind}Summaries")
-    return items(target.client("sagemaker"), *listing, **request, PaginationConfig=_PAGES)
+    request = {"SortBy": "CreationTime", "SortOrder": "Ascending", **filters, **_PAGES}
+    return items(target.client("sagemaker"), JOBS[kind], **request)

@@ -121,7 +121,7 @@ def workloads_of(target: Target, names: Names) -> tuple[Names, ...]:
 def deployed_workloads(target: Target, names: Names) -> list[str]:
     """Return the names of the workloads that have a stack in the environment; its tags tell."""
     suffix, found = f"-{names.environment.name}", dict[str, None]()
-    for stack in _pages(target, "cloudformation", "describe_stacks", "Stacks"):
+    for stack in items(target.client("cloudformation"), "describe_stacks"):
         tags = {tag["Key"]: tag["Value"] for tag in stack.get("Tags", ())}
         is_ours = tags.items() >= {*_environment_tags(names)} and (
             stack["StackStatus"] != "DELETE_COMPLETE"
@@ -157,10 +157,10 @@ def _shared(target: Target, names: Names) -> Iterator[str]:
     They do if it is called like the project, and where its environment had one workload before.
     """
     stacks = {f"{names.prefix}-{part}" for part in SHARED_PARTS}
-    listing = ("cloudformation", "list_stack_resources", "StackResourceSummaries")
+    cloudformation = target.client("cloudformation")
     for stack in stacks.intersection(KINDS["stack"](target, Owner(names.prefix))):
         yield stack
-        for resource in _pages(target, *listing, StackName=stack):
+        for resource in items(cloudformation, "list_stack_resources", StackName=stack):
             name = str(resource.get("PhysicalResourceId", ""))
             yield name.rpartition("/")[2] if name.startswith("https:") else name  # a queue
 
@@ -192,16 +192,9 @@ def of_bootstrap(target: Target, qualifier: str = DEFAULT_QUALIFIER) -> tuple[Re
     return tuple(sorted(resources))
 
 
-def _pages(target: Target, service: str, operation: str, key: str, **request: Any) -> Iterator[Any]:
-    client = target.client(service)
-    if client.can_paginate(operation):
-        yield from items(client, operation, key, **request)
-    else:
-        yield from getattr(client, operation)(**request).get(key, ())
-
-
 def _parameters(target: Target, path: str) -> Iterator[Any]:
-    return _pages(target, "ssm", "get_parameters_by_path", "Parameters", Path=path, Recursive=True)
+    ssm = target.client("ssm")
+    return items(ssm, "get_parameters_by_path", Path=path, Recursive=True)
 
 
 Lister = Callable[[Target, Owner], Iterable[str]]
@@ -214,8 +207,6 @@ class _Listing:
 
     service: str
     operation: str
-    key: str
-    """Of the items in an answer."""
     name_key: str
     search: str = ""
     """The parameter by which the service filters names: an account may have thousands of models."""
@@ -226,7 +217,7 @@ class _Listing:
         contains = owner.execution_ids if self.search == "NameContains" else ()
         texts = (*owner.prefixes, *contains)
         for request in [{self.search: text} for text in texts] if self.search else [{}]:
-            for item in _pages(target, self.service, self.operation, self.key, **request):
+            for item in items(target.client(self.service), self.operation, **request):
                 name = str(item[self.name_key])
                 if name not in owner.kept and any(map(owner.owns, self.parts(item, name))):
                     yield name
@@ -237,13 +228,12 @@ class _Tagged:
     """How a service lists what has an id and tags but no name; not all of them filter by tags."""
 
     operation: str
-    key: str
     id_key: str
     service: str = "ec2"
 
     def __call__(self, target: Target, owner: Owner) -> Iterator[str]:
-        items = _pages(target, self.service, self.operation, self.key) if owner.tags else ()
-        for item in items:  # EC2 shows deleted NAT gateways for about an hour
+        every = items(target.client(self.service), self.operation) if owner.tags else ()
+        for item in every:  # EC2 shows deleted NAT gateways for about an hour
             if owner.owns_tagged(item) and item.get("State") not in ("deleted", "deleting"):
                 yield item[self.id_key]
 
@@ -259,33 +249,38 @@ class _RunningJobs:
 
     def __call__(self, target: Target, owner: Owner) -> Iterator[str]:
         name_key, operation = f"{self.kind}JobName", f"{self.kind.lower()}_job"
-        describe = getattr(target.client("sagemaker"), f"describe_{operation}")
-        listing = ("sagemaker", f"list_{operation}s", f"{self.kind}JobSummaries")
+        sagemaker = target.client("sagemaker")
+        describe = getattr(sagemaker, f"describe_{operation}")
         for status in ("InProgress", "Stopping"):
-            for item in _pages(target, *listing, StatusEquals=status):
+            for item in items(sagemaker, f"list_{operation}s", StatusEquals=status):
                 role = describe(**{name_key: item[name_key]})["RoleArn"]
                 if owner.owns_role(role.rpartition("/")[2]):
                     yield item[name_key]
 
 
 def _roles(target: Target, owner: Owner) -> Iterator[str]:
-    names = (str(item["RoleName"]) for item in _pages(target, "iam", "list_roles", "Roles"))
+    names = (str(item["RoleName"]) for item in items(target.client("iam"), "list_roles"))
     yield from filter(owner.owns_role, names)
 
 
 def _queues(target: Target, owner: Owner) -> Iterator[str]:
     for prefix in owner.prefixes:
-        urls = _pages(target, "sqs", "list_queues", "QueueUrls", QueueNamePrefix=prefix)
+        urls = items(target.client("sqs"), "list_queues", QueueNamePrefix=prefix)
         yield from filter(owner.owns, (str(url).rpartition("/")[2] for url in urls))
 
 
 def _scalable_targets(target: Target, owner: Owner) -> Iterator[str]:
     """List scalable targets, whose ids are endpoint/NAME/variant/NAME."""
-    listing = ("application-autoscaling", "describe_scalable_targets", "ScalableTargets")
-    for item in _pages(target, *listing, ServiceNamespace="sagemaker"):
+    scaling = target.client("application-autoscaling")
+    for item in items(scaling, "describe_scalable_targets", ServiceNamespace="sagemaker"):
         kind, name, *_ = item["ResourceId"].split("/")
         if kind == "endpoint" and owner.owns(name):
             yield item["ResourceId"]
+
+
+def _addresses(target: Target, owner: Owner) -> Iterator[str]:
+    addresses = target.client("ec2").describe_addresses()["Addresses"]  # it has no pages
+    return (each["AllocationId"] for each in addresses if owner.owns_tagged(each))
 
 
 def _image_parameters(target: Target, owner: Owner) -> Iterator[str]:
@@ -307,58 +302,40 @@ def _existing_stack(item: Item, name: str) -> list[str]:
 
 
 KINDS: dict[str, Lister] = {
-    "stack": _Listing(
-        "cloudformation", "describe_stacks", "Stacks", "StackName", parts=_existing_stack
-    ),
-    "bucket": _Listing("s3", "list_buckets", "Buckets", "Name"),
+    "stack": _Listing("cloudformation", "describe_stacks", "StackName", parts=_existing_stack),
+    "bucket": _Listing("s3", "list_buckets", "Name"),
     "role": _roles,
-    "function": _Listing("lambda", "list_functions", "Functions", "FunctionName"),
-    "log group": _Listing("logs", "describe_log_groups", "logGroups", "logGroupName", parts=_path),
+    "function": _Listing("lambda", "list_functions", "FunctionName"),
+    "log group": _Listing("logs", "describe_log_groups", "logGroupName", parts=_path),
     "queue": _queues,
-    "rule": _Listing("events", "list_rules", "Rules", "Name"),
+    "rule": _Listing("events", "list_rules", "Name"),
     "schedule group": _Listing(  # their schedules go with them
-        "scheduler", "list_schedule_groups", "ScheduleGroups", "Name", "NamePrefix"
+        "scheduler", "list_schedule_groups", "Name", "NamePrefix"
     ),
-    "alarm": _Listing("cloudwatch", "describe_alarms", "MetricAlarms", "AlarmName"),
-    "key alias": _Listing("kms", "list_aliases", "Aliases", "AliasName", parts=_path),
-    "event source": _Listing(
-        "lambda", "list_event_source_mappings", "EventSourceMappings", "UUID", parts=_function
-    ),
-    "vpc": _Tagged("describe_vpcs", "Vpcs", "VpcId"),
-    "subnet": _Tagged("describe_subnets", "Subnets", "SubnetId"),
-    "route table": _Tagged("describe_route_tables", "RouteTables", "RouteTableId"),
-    "flow log": _Tagged("describe_flow_logs", "FlowLogs", "FlowLogId"),
-    "security group": _Tagged("describe_security_groups", "SecurityGroups", "GroupId"),
-    "nat gateway": _Tagged("describe_nat_gateways", "NatGateways", "NatGatewayId"),
-    "public address": _Tagged("describe_addresses", "Addresses", "AllocationId"),
-    "internet gateway": _Tagged(
-        "describe_internet_gateways", "InternetGateways", "InternetGatewayId"
-    ),
-    "file system": _Tagged("describe_file_systems", "FileSystems", "FileSystemId", "fsx"),
-    "vpc endpoint": _Tagged("describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId"),
-    "image repository": _Listing("ecr", "describe_repositories", "repositories", "repositoryName"),
+    "alarm": _Listing("cloudwatch", "describe_alarms", "AlarmName"),
+    "key alias": _Listing("kms", "list_aliases", "AliasName", parts=_path),
+    "event source": _Listing("lambda", "list_event_source_mappings", "UUID", parts=_function),
+    "vpc": _Tagged("describe_vpcs", "VpcId"),
+    "subnet": _Tagged("describe_subnets", "SubnetId"),
+    "route table": _Tagged("describe_route_tables", "RouteTableId"),
+    "flow log": _Tagged("describe_flow_logs", "FlowLogId"),
+    "security group": _Tagged("describe_security_groups", "GroupId"),
+    "nat gateway": _Tagged("describe_nat_gateways", "NatGatewayId"),
+    "public address": _addresses,
+    "internet gateway": _Tagged("describe_internet_gateways", "InternetGatewayId"),
+    "file system": _Tagged("describe_file_systems", "FileSystemId", "fsx"),
+    "vpc endpoint": _Tagged("describe_vpc_endpoints", "VpcEndpointId"),
+    "image repository": _Listing("ecr", "describe_repositories", "repositoryName"),
     "image parameter": _image_parameters,
-    "pipeline": _Listing(
-        "sagemaker", "list_pipelines", "PipelineSummaries", "PipelineName", "PipelineNamePrefix"
-    ),
+    "pipeline": _Listing("sagemaker", "list_pipelines", "PipelineName", "PipelineNamePrefix"),
     "model package group": _Listing(
-        "sagemaker",
-        "list_model_package_groups",
-        "ModelPackageGroupSummaryList",
-        "ModelPackageGroupName",
-        "NameContains",
+        "sagemaker", "list_model_package_groups", "ModelPackageGroupName", "NameContains"
     ),
-    "model": _Listing("sagemaker", "list_models", "Models", "ModelName", "NameContains"),
+    "model": _Listing("sagemaker", "list_models", "ModelName", "NameContains"),
     "endpoint config": _Listing(
-        "sagemaker",
-        "list_endpoint_configs",
-        "EndpointConfigs",
-        "EndpointConfigName",
-        "NameContains",
+        "sagemaker", "list_endpoint_configs", "EndpointConfigName", "NameContains"
     ),
-    "endpoint": _Listing(
-        "sagemaker", "list_endpoints", "Endpoints", "EndpointName", "NameContains"
-    ),
+    "endpoint": _Listing("sagemaker", "list_endpoints", "EndpointName", "NameContains"),
     "scalable target": _scalable_targets,
     "running training job": _RunningJobs("Training"),
     "running processing job": _RunningJobs("Processing"),

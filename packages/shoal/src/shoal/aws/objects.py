@@ -25,8 +25,7 @@ def object_at(uri: str) -> dict[str, str]:
 def objects_at(target: Target, uri: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the objects below a prefix as a listing has them, by their names relative to it."""
     bucket, prefix = object_at(uri).values()
-    listing = (target.client("s3"), "list_objects_v2", "Contents")
-    for each in items(*listing, Bucket=bucket, Prefix=prefix):
+    for each in items(target.client("s3"), "list_objects_v2", Bucket=bucket, Prefix=prefix):
         yield each["Key"].removeprefix(prefix), each
 
 
@@ -52,7 +51,7 @@ def parameter(target: Target, name: str) -> str | None:
 def remove_parameters(target: Target, path: str) -> None:
     """Remove the parameters below `path`."""
     ssm = target.client("ssm")
-    for each in [*items(ssm, "get_parameters_by_path", "Parameters", Path=path, Recursive=True)]:
+    for each in [*items(ssm, "get_parameters_by_path", Path=path, Recursive=True)]:
         ssm.delete_parameter(Name=each["Name"])
 
 

@@ -90,10 +90,9 @@ def versions(target: Target, group: str) -> list[tuple[str, str]]:
     Empty if there is no such group.
     """
     request = {"ModelPackageGroupName": group, "SortBy": "CreationTime", "SortOrder": "Descending"}
-    listing = (target.client("sagemaker"), "list_model_packages", "ModelPackageSummaryList")
     entries = [
         (str(each["ModelPackageArn"]), str(each["ModelApprovalStatus"]))
-        for each in items(*listing, **request)
+        for each in items(target.client("sagemaker"), "list_model_packages", **request)
     ]
     return sorted(entries, key=lambda each: version_of(each[0]), reverse=True)
 

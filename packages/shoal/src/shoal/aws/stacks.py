@@ -216,8 +216,7 @@ class Stacks:
         cloudformation = self.target.client("cloudformation")
         try:
             body = cloudformation.get_template(StackName=stack)["TemplateBody"]
-            listing = (cloudformation, "list_stack_resources", "StackResourceSummaries")
-            resources = [*items(*listing, StackName=stack)]
+            resources = [*items(cloudformation, "list_stack_resources", StackName=stack)]
         except ClientError as error:
             if error_code(error) != _NO_STACK:
                 raise

@@ -118,10 +118,10 @@ class Target:
             )
 
 
-def items(client: Any, operation: str, key: str, **request: Any) -> Iterator[Any]:
-    """Yield what all pages of a list have under `key`; nothing is asked before the first one."""
-    for page in client.get_paginator(operation).paginate(**request):
-        yield from page.get(key, ())
+def items(client: Any, operation: str, **request: Any) -> Iterator[Any]:
+    """Yield what all pages of a list consist of; nothing is asked before the first one."""
+    # of several lists in an answer, the first; botocore knows its name
+    yield from client.get_paginator(operation).paginate(**request).result_key_iters()[0]
 
 
 def offline_environment(inherited: Mapping[str, str]) -> dict[str, str]:

@@ -39,7 +39,7 @@ def find_endpoint(target: Target, prefix: str, serving: str | None = None) -> st
     """
     newest_first = {"SortBy": "CreationTime", "SortOrder": "Descending"}
     request = {"NameContains": serving or prefix, "StatusEquals": "InService", **newest_first}
-    endpoints = items(target.client("sagemaker"), "list_endpoints", "Endpoints", **request)
+    endpoints = items(target.client("sagemaker"), "list_endpoints", **request)
     names = [str(endpoint["EndpointName"]) for endpoint in endpoints]
     of_executions = [name for name in names if name.startswith(prefix)]
     if of_executions or serving in names:

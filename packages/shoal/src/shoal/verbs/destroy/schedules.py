@@ -90,7 +90,7 @@ class Schedules:
     def deployed(self) -> list[str]:
         """Return the names of all deployed schedules."""
         group = self._names.schedule_group
-        listed = items(self._client, "list_schedules", "Schedules", GroupName=group)
+        listed = items(self._client, "list_schedules", GroupName=group)
         try:
             return sorted(schedule["Name"] for schedule in listed)
         except self._client.exceptions.ResourceNotFoundException:

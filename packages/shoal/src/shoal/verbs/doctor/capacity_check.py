@@ -114,7 +114,7 @@ def vpc_findings(target: Target, environment: Environment) -> Iterator[Finding]:
     own = {"shoal:project": environment.project, "shoal:environment": environment.name}
     vpcs = [
         {tag["Key"]: tag["Value"] for tag in vpc.get("Tags", ())}
-        for vpc in items(target.client("ec2"), "describe_vpcs", "Vpcs")
+        for vpc in items(target.client("ec2"), "describe_vpcs")
     ]
     has_own = any(own.items() <= vpc.items() for vpc in vpcs)
     quota = quotas()["VPCs"]
@@ -131,8 +131,8 @@ def build_findings(target: Target, environment: Environment) -> Iterator[Finding
 
 def _listed(target: Target, service: str) -> dict[str, Mapping[str, Any]]:
     """Return the account's quotas by their names in lower case."""
-    listing = (target.client("service-quotas"), "list_service_quotas", "Quotas")
-    listed = items(*listing, ServiceCode=service, PaginationConfig={"PageSize": _PAGE})
+    request = {"ServiceCode": service, "PaginationConfig": {"PageSize": _PAGE}}
+    listed = items(target.client("service-quotas"), "list_service_quotas", **request)
     return {each["QuotaName"].lower(): each for each in listed}
 
 

@@ -198,11 +198,11 @@ class Doctor:
         for use in uses_of(self.environment):
             for zone in use.zones:
                 by_place.setdefault((use.instance_type, zone), []).append(use)
-        listing = ("describe_instance_type_offerings", "InstanceTypeOfferings")
-        zoned = {"LocationType": "availability-zone-id"}
+        ec2 = self.target.client("ec2")
         for (instance_type, zone), uses in by_place.items():
             filters = [{"Name": "instance-type", "Values": [instance_type.removeprefix("ml.")]}]
-            offerings = items(self.target.client("ec2"), *listing, Filters=filters, **zoned)
+            request = {"Filters": filters, "LocationType": "availability-zone-id"}
+            offerings = items(ec2, "describe_instance_type_offerings", **request)
             zones = sorted(each["Location"] for each in offerings)
             message = f"EC2 does not offer it in {self.environment.region}"
             if zones:

@@ -174,7 +174,7 @@ def _arn_of(target: Target, key: str) -> str:
 
 def other_qualifiers(target: Target, qualifier: str) -> list[str]:
     """Return the qualifiers of the bootstraps that Shoal does not use."""
-    listing = (target.client("ssm"), "get_parameters_by_path", "Parameters")
+    listing = (target.client("ssm"), "get_parameters_by_path")
     names = [
         parameter["Name"].split("/")[2]
         for parameter in items(*listing, Path="/cdk-bootstrap", Recursive=True)

@@ -154,7 +154,7 @@ class Proof:
             names = ", ".join(earlier)
             raise UsageError(f"{names} of an earlier proof, or of one that runs: see --clean-up")
         # The account may have no stack that is neither the CDK's nor a proof's.
-        stacks = items(target.client("cloudformation"), "describe_stacks", "Stacks")
+        stacks = items(target.client("cloudformation"), "describe_stacks")
         strange = [stack["StackName"] for stack in stacks if not _NAMES.match(stack["StackName"])]
         if others := [each for each in strange if each != TOOLKIT_STACK]:
             raise UsageError(
