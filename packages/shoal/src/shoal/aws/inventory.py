@@ -95,10 +95,7 @@ def _starts(name: str, prefix: str) -> bool:
 
 
 def neighbours(target: Target, prefixes: Iterable[str]) -> tuple[str, ...]:
-    """Return the prefixes of environments whose names continue these, as `dev-b` continues `dev`.
-
-    Their stacks tell: `<prefix>-b-network`.
-    """
+    """Return the prefixes of environments that continue these, as `dev-b` does `dev`."""
     first, *rest = dict.fromkeys(prefixes)
     start = "|".join(map(re.escape, (first, *rest)))
     pattern = re.compile(rf"((?:{start})-.+)-(network|data|pipeline)")
@@ -140,10 +137,7 @@ def names_of(names: Names, workload: str) -> Names:
 
 
 def owner_in(target: Target, names: Names, workloads: Collection[Names] = ()) -> Owner:
-    """Return the owner of what an environment, or one of several workloads, has in the account.
-
-    `workloads` are the environment's, where the caller has looked before.
-    """
+    """Return the owner of what these names have; `workloads` where the caller has looked."""
     every = (names, *(workloads or workloads_of(target, names)))
     others = neighbours(target, (each.prefix for each in every))
     kept = _shared(target, names) if names.is_one_of_several else ()
@@ -240,10 +234,7 @@ class _Tagged:
 
 @dataclass(frozen=True)
 class _RunningJobs:
-    """Training or processing jobs that have not ended.
-
-    Their generated names have no prefix, so their role identifies them.
-    """
+    """Jobs that have not ended, by their role: their generated names have no prefix."""
 
     kind: str
 

@@ -65,10 +65,7 @@ class LogLine:
 
 @dataclass
 class LogTail:
-    """Reads a log from its beginning.
-
-    Each `new_lines()` or `read()` returns what came since the last one, stream by stream.
-    """
+    """Reads a log; `new_lines()` and `read()` each return what came since the last one."""
 
     client: Any
     location: LogLocation
@@ -123,10 +120,7 @@ class LogTail:
 
 
 def lines_of(target: Target, step: Step) -> Iterator[LogLine]:
-    """Yield what a step has printed, stream by stream; nothing of a step that runs no code.
-
-    Raises NotFoundError, and ClientError if the log cannot be read.
-    """
+    """Yield what a step has printed, by stream. Raises NotFoundError and ClientError."""
     if location := location_of(target, step):
         yield from LogTail(target.client("logs"), location).read()
 

@@ -39,9 +39,7 @@ class Parts:
     """Such as (("chiefs", 1), ("workers", 2)); empty if the job does not say."""
 
     def __str__(self) -> str:
-        """Return words such as `2 ranks`, `1 process`, `2 replicas in one process` or `1 chief, 3
-        parameter servers, 2 workers`.
-        """
+        """Return words such as `2 ranks`, `2 replicas in one process`, `1 chief, 2 workers`."""
         if self.processes == 1 and all(count == 1 for _, count in self.parts):
             return "1 process"
         processes = "one process" if self.processes == 1 else f"{self.processes} processes"
@@ -53,10 +51,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class Position:
-    """How far a training is; step and steps (per epoch) are 0 at the end of an epoch.
-
-    A training that does not count epochs has one, number 0.
-    """
+    """How far a training is: step is 0 at the end of an epoch, epoch where none is counted."""
 
     epoch: int
     step: int = 0

@@ -84,9 +84,7 @@ class EcrImage:
         return {"imageTag": self.tag or "latest"}
 
     def scan(self, target: Target) -> tuple[str, dict[str, int]]:
-        """Return the status of the image's scan ("" if there was none), and how many findings it
-        has of each severity.
-        """
+        """Return the status of the image's scan, "" without one, and findings by severity."""
         ecr = target.in_region(self.region).client("ecr")
         request = {"registryId": self.account, "repositoryName": self.repository}
         try:

@@ -42,10 +42,7 @@ class Package:
 
 
 def describe(target: Target, arn: str) -> Package:
-    """Return the version with this ARN.
-
-    Raises NotFoundError if the registry has none, or if it is not one model in one container.
-    """
+    """Return the version; raise NotFoundError for none, or not one model in one container."""
     try:
         description = target.client("sagemaker").describe_model_package(ModelPackageName=arn)
     except ClientError as error:
@@ -85,10 +82,7 @@ def describe(target: Target, arn: str) -> Package:
 
 
 def versions(target: Target, group: str) -> list[tuple[str, str]]:
-    """Return the ARN and approval status of every version of the group, newest first.
-
-    Empty if there is no such group.
-    """
+    """Return ARN and approval of the group's versions, newest first; none without group."""
     request = {"ModelPackageGroupName": group, "SortBy": "CreationTime", "SortOrder": "Descending"}
     entries = [
         (str(each["ModelPackageArn"]), str(each["ModelApprovalStatus"]))
@@ -98,10 +92,7 @@ def versions(target: Target, group: str) -> list[tuple[str, str]]:
 
 
 def newest_approved(target: Target, group: str, arguments: str) -> Package:
-    """Return the approved version with the highest number.
-
-    `arguments` name the environment on a command line. Raises NothingToPromoteError.
-    """
+    """Return the newest approved version; `arguments` name the environment in what it raises."""
     entries = versions(target, group)
     for arn, approval in entries:
         if approval == APPROVED:
@@ -119,10 +110,7 @@ def newest_approved(target: Target, group: str, arguments: str) -> Package:
 
 
 def approve(target: Target, arn: str, comment: str | None) -> Package:
-    """Approve the version, with the current credentials, and return it.
-
-    Raises NotFoundError.
-    """
+    """Approve the version as the current user, and return it. Raises NotFoundError."""
     describe(target, arn)
     description = {"ApprovalDescription": comment} if comment else {}
     target.client("sagemaker").update_model_package(

@@ -90,9 +90,7 @@ class Stacks:
         return {name: status for name, status in statuses.items() if status}
 
     def _busy_status(self, name: str) -> str | None:
-        """Return the status of a stack on which CloudFormation works: not of a change set that
-        nobody executed.
-        """
+        """Return the status of a stack that CloudFormation works on; a change set is none."""
         status = status_of_stack(self.target, name)
         return status if status and status.endswith("IN_PROGRESS") else None
 
@@ -107,10 +105,7 @@ class Stacks:
             self.wait_until_settled(name)
 
     def wait_until_settled(self, name: str) -> dict[str, Any] | None:
-        """Return the stack once CloudFormation has ended its operation, or None if it is deleted.
-
-        Raises LeftBehindError at a deadline.
-        """
+        """Return the stack after its operation, None if deleted; raise LeftBehindError."""
         waiting = f"waiting for stack {name}, which is {{}}"
         if status := self._watch(partial(self._busy_status, name), waiting, _SETTLE_TIMEOUT_S):
             raise LeftBehindError(
@@ -119,9 +114,7 @@ class Stacks:
         return describe_stack(self.target, name)
 
     def _watch(self, look: Callable[[], str | None], waiting: str, timeout_s: float) -> str | None:
-        """Look until there is nothing more to wait for, or until the deadline, and return what
-        there is then; `waiting` is reported once.
-        """
+        """Look until there is nothing to wait for, or the deadline; report `waiting` once."""
         deadline, is_announced = time.monotonic() + timeout_s, False
         while (state := look()) and time.monotonic() < deadline:
             if not is_announced:
@@ -159,10 +152,7 @@ class Stacks:
                 yield f"{uri}/: {what}"
 
     def wait_for_interfaces(self, timeout_s: float = _INTERFACES_TIMEOUT_S) -> None:
-        """Wait until the network interfaces of jobs and endpoints are gone.
-
-        Until then their subnets and security groups cannot be deleted.
-        """
+        """Wait until jobs' network interfaces are gone, without which their subnets stay."""
         waiting = "waiting for network interfaces to go: {}"
         if left := self._watch(self._interfaces, waiting, timeout_s):
             self.report(
@@ -185,10 +175,7 @@ class Stacks:
         return [name for name, stack in stacks.items() if stack.get("EnableTerminationProtection")]
 
     def retained(self) -> frozenset[str]:
-        """Return the names of the resources that the templates retain.
-
-        Call it before the stacks are deleted.
-        """
+        """Return what the templates retain; call it before the stacks are deleted."""
         return frozenset(
             str(resource["PhysicalResourceId"]).rpartition("/")[2]  # of an ARN, or all of a name
             for stack in self.left()
@@ -197,10 +184,7 @@ class Stacks:
         )
 
     def kept_of(self, stack: str) -> Iterator[str]:
-        """Yield a line for each resource that one stack's template keeps.
-
-        Call it before the stack is deleted.
-        """
+        """Yield a line for each resource that stays; call it before the stack is deleted."""
         for resource, policy in self._resources_of(stack):
             kind, name = resource["ResourceType"], resource["PhysicalResourceId"]
             if policy:
@@ -210,9 +194,7 @@ class Stacks:
                 yield f"key {name}: KMS deletes it {period}"
 
     def _resources_of(self, stack: str) -> Iterator[tuple[dict[str, Any], str | None]]:
-        """Yield each existing resource of a stack, and the policy by which its template retains
-        it; nothing if the stack does not exist.
-        """
+        """Yield a stack's existing resources, each with the policy that retains it."""
         cloudformation = self.target.client("cloudformation")
         try:
             body = cloudformation.get_template(StackName=stack)["TemplateBody"]
@@ -230,10 +212,7 @@ class Stacks:
                 yield resource, policy if policy in _RETAINED else None
 
     def _interfaces(self) -> str:
-        """Return the ids of the interfaces of jobs and endpoints.
-
-        Those of VPC endpoints, NAT gateways and file systems go with their stacks.
-        """
+        """Return the ids of jobs' and endpoints' interfaces; others go with their stacks."""
         ids: dict[str, list[str]] = {}
         for resource, _ in self._resources_of(self.names.stack("network")):
             if name := _INTERFACE_FILTERS.get(resource["ResourceType"]):

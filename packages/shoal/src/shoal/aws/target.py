@@ -1,6 +1,4 @@
-"""Where requests go: AWS with the user's own credentials chain, or a loopback endpoint with nothing
-of the user's.
-"""
+"""Where requests go: AWS with the user's credentials, or loopback with nothing of the user's."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -94,10 +92,7 @@ class Target:
         return self._clients[service, patience_s]
 
     def child_environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment variables of a child process for this target.
-
-        For AWS, all of `inherited`; for loopback, none of its AWS settings.
-        """
+        """Return a child's variables: all of `inherited`, on loopback without AWS settings."""
         region = {"AWS_REGION": self.region, "AWS_DEFAULT_REGION": self.region}
         if self.endpoint_url is None:
             return dict(inherited) | region
@@ -131,18 +126,12 @@ def offline_environment(inherited: Mapping[str, str]) -> dict[str, str]:
 
 
 def local_access_key(account: str) -> str:
-    """Return the access key of the account's root in shoal-local.
-
-    AWS makes no such key: theirs have no 0, 1, 8 or 9.
-    """
+    """Return the access key of a root in shoal-local; AWS's have no 0, 1, 8 or 9."""
     return f"AKIA{account}ROOT"
 
 
 def loopback_variables(endpoint_url: str, account: str, secret: str) -> dict[str, str]:
-    """Return the variables that point any AWS client at shoal-local's account.
-
-    They also keep it away from the user's own settings and from the instance metadata service.
-    """
+    """Return the variables that point any AWS client at shoal-local, and away from the user's."""
     return {
         "AWS_ENDPOINT_URL": endpoint_url,
         "AWS_ENDPOINT_URL_S3": endpoint_url,

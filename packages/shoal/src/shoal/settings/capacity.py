@@ -86,9 +86,7 @@ class EvaluationCapacity(Settings):
 
 
 def of_first(key: str, default: Any) -> Any:
-    """Return a field of the training section that is, left out, what the first of
-    `capacity.preferences` says of `key`, or the default.
-    """
+    """Default to what the first of `capacity.preferences` says of `key`, or to `default`."""
 
     def left_out(keys: Mapping[str, Any]) -> Any:
         preferences = keys.get("capacity", Capacity()).preferences

@@ -78,10 +78,7 @@ def _folders(channels: Iterable[PlacedChannel]) -> list[ExternalFolder]:
 
 
 def grants(views: Sequence[Environment]) -> list[Grant]:
-    """Return what other accounts must allow the jobs of an environment, which has these views.
-
-    What its own account owns needs no word of another.
-    """
+    """Return what other accounts must allow the jobs of an environment, which has these views."""
     readers = {
         Names(view).role_arn(actor): external_folders(view, actor)
         for view in views

@@ -24,9 +24,7 @@ _PARSERS: dict[str, Callable[[str], object]] = {
     "Boolean": lambda text: ("true", "false").index(text.lower()),
 }
 PIPELINE_PARAMETERS = ("CodeUri", "InstanceType", "InstanceCount")
-"""The parameters of every pipeline, whatever its channels and gates. A hyperparameter may not take
-their names.
-"""
+"""Of every pipeline, whatever its channels and gates: no hyperparameter may have such a name."""
 
 
 def parameter_name(hyperparameter: str) -> str:

@@ -63,9 +63,7 @@ class Names:
 
     @property
     def prefix(self) -> str:
-        """The pipeline's name, and the start of most others: `shoal-<workload>-<environment>` where
-        there are several workloads, else `shared_prefix`.
-        """
+        """The start of most names: the workload's where there are several, else `shared_prefix`."""
         if self.is_shared or not self.environment.workloads:
             return self.shared_prefix
         return f"shoal-{self.environment.workload}-{self.environment.name}"
@@ -85,9 +83,7 @@ class Names:
 
     @property
     def cost_tags(self) -> dict[str, str]:
-        """The tags by which the bill has what is spent, those that are activated; the budget counts
-        by the first: Shoal's own, unless it is not among them.
-        """
+        """The tags by which the bill counts, Shoal's own first; the budget has the first."""
         key, value = self.own_cost_tag
         activated, every = self.environment.cost_allocation_tags, self.environment.workload_tags
         own = {key: value} if not activated or key in activated else {}
@@ -113,9 +109,7 @@ class Names:
         return self.prefix
 
     def stack(self, part: str) -> str:
-        """Return the name of the stack `part`: network, data, file-system, image, pipeline,
-        monitoring, serving.
-        """
+        """Return the stack's name; parts: network, data, image, pipeline, monitoring, serving."""
         return f"{self.shared_prefix if part in SHARED_PARTS else self.prefix}-{part}"
 
     def stack_id(self, part: str) -> str:
@@ -124,10 +118,7 @@ class Names:
         return part if alone else f"{self.environment.workload}-{part}"
 
     def bucket(self, purpose: str) -> str:
-        """Return the name of the bucket for `purpose`: data, artifacts, logs.
-
-        Bucket names are global, so account and region are in it, unless it is an organisation's.
-        """
+        """Return the name, which is global, of the bucket for `purpose`: data, artifacts, logs."""
         environment = self.environment
         if purpose == "data" and (existing := environment.organisation.data_bucket):
             return existing
@@ -145,9 +136,7 @@ class Names:
 
     @property
     def every(self) -> "Names":
-        """The names of all workloads of the environment, as patterns for policies: one that is
-        added later changes none of them.
-        """
+        """The names of all workloads as patterns: one that is added later changes no policy."""
         if not self.environment.workloads:
             return self
         return Names(self.environment.model_copy(update={"workload": "*"}))
@@ -164,9 +153,7 @@ class Names:
         return tuple(map(Names, views))
 
     def folder(self, purpose: str) -> str:
-        """Return the prefix in the artifact bucket below which the workload keeps `purpose`:
-        training, evaluation, checkpoints, captured, models, runs.
-        """
+        """Return the workload's prefix in the artifact bucket: training, models, runs, ..."""
         alone = self.is_shared or not self.environment.workloads
         return purpose if alone else f"{purpose}/{self.environment.workload}"
 
@@ -177,11 +164,7 @@ class Names:
         return f"s3://{self.bucket('artifacts')}/{key}"
 
     def role(self, actor: str) -> str:
-        """Return the name of the role of `actor`: pipeline, training, endpoint, deliver, promote,
-        or a function's name.
-
-        Role names are global in the account, so the region is in it.
-        """
+        """Return the role of an actor or a function; it has the region: an account's are unique."""
         prefix = self.environment.organisation.role_prefix
         return f"{prefix}{self.pipeline}-{self.environment.region}-{actor}"
 
@@ -193,9 +176,7 @@ class Names:
         return self.arn("lambda", f"function:{self.function(purpose)}")
 
     def dead_letters(self, purpose: str) -> str:
-        """Return the name of the queue of what could not be delivered to the function for
-        `purpose`.
-        """
+        """Return the name of the queue of what did not reach the function for `purpose`."""
         return f"{self.function(purpose)}-dead-letters"
 
     def repository(self, image: str) -> str:
@@ -207,10 +188,7 @@ class Names:
         return f"{self.environment.account}.dkr.ecr.{self.environment.region}.amazonaws.com/{self.repository(image)}"  # noqa: E501
 
     def image_parameter(self, image: str, tag: str) -> str:
-        """Return the name of the parameter that has the built image's URI with its digest.
-
-        `tag` is that of the recipe's content.
-        """
+        """Return the parameter that has the image's URI by digest; `tag` is of the recipe."""
         return f"{self.image_parameters}/{image}/{tag}"
 
     @property
@@ -228,16 +206,12 @@ class Names:
         return f"/shoal/{self.shared_prefix}/mlflow-app"
 
     def build_project(self, use: str) -> str:
-        """Return the name of the CodeBuild project that builds the image for `use`: training,
-        endpoint.
-        """
+        """Return the CodeBuild project that builds the image for `use`: training, endpoint."""
         return f"{self.prefix}-{BUILDERS[use]}"
 
     @property
     def serving_endpoint(self) -> str:
-        """Name of the endpoint that serves the pinned release; an execution's endpoint has its id
-        too.
-        """
+        """Name of the endpoint with the pinned release; an execution's has its id too."""
         return self.prefix
 
     @property

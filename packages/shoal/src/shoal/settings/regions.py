@@ -1,6 +1,4 @@
-"""The regions that the project knows, their availability zone ids, and what they lack
-(regions.yaml).
-"""
+"""The regions that the project knows, their zones' ids, and what they lack (regions.yaml)."""
 
 import difflib
 from collections.abc import Iterator, Mapping
@@ -42,9 +40,7 @@ def region_of_az_id(az_id: str) -> str | None:
 
 
 def problems(region: str, asks: Mapping[str, bool]) -> Iterator[Problem]:
-    """Yield what is wrong with a region; `asks` has the keys of `_NEEDS`, and whether they are
-    used.
-    """
+    """Yield what is wrong with a region; `asks` says which keys of `_NEEDS` are used."""
     yield from problems_of_region("region", region)
     missing = resource_types_not_in(region)
     for resource_type, key in _NEEDS:

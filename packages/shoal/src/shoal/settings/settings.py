@@ -99,9 +99,7 @@ class Launcher(StrEnum):
 
 
 def _defaults(keys: Mapping[str, Any]) -> Defaults:
-    """Return the defaults that follow from the keys before one that is left out; `keys` lacks those
-    that are wrong.
-    """
+    """Return the defaults that follow from the `keys` before; it lacks those that are wrong."""
     return defaults(keys.get("framework", Framework.PYTORCH), keys.get("strategy", Strategy.SMDDP))
 
 
@@ -326,9 +324,7 @@ class Environment(WorkloadSettings):
 
     @property
     def title(self) -> str:
-        """The words that name it in a command: `dev`, or `dev prices` where it is one of
-        several.
-        """
+        """The words that name it in a command: `dev`, or `dev prices` where it has several."""
         return f"{self.name} {self.workload}" if self.workloads else self.name
 
     @property
@@ -367,9 +363,7 @@ class Environment(WorkloadSettings):
 
     @property
     def interface_endpoints(self) -> tuple[InterfaceEndpoint, ...]:
-        """Return the services that the new VPC has an endpoint for: the file's, and those that are
-        out of reach else.
-        """
+        """The services that a new VPC has endpoints for: the file's, and those out of reach."""
         services, index = list(self.network.interface_endpoints), self.organisation.package_index
         if not self.network.has_way:
             # several workloads share a network, whose file lists what their secrets need

@@ -37,10 +37,7 @@ class Consumer:
 
 
 def is_placeholder_account(account: str) -> bool:
-    """Return whether documentation uses this account id (111122223333, 123456789012).
-
-    Nobody can deploy there.
-    """
+    """Return whether it is an id of documentation, as 111122223333: nobody can deploy there."""
     return _PLACEHOLDER_ACCOUNT.match(account) is not None
 
 

@@ -33,9 +33,7 @@ def environment_file(name: str) -> str:
 
 
 def environment_names(root: Path) -> list[str]:
-    """Return the names of the environments under `root`, sorted; files of pins, and files that
-    are there to be extended, are none.
-    """
+    """Return the names of the environments under `root`, sorted, without pins and base files."""
     files = (path for path in (root / FOLDER).glob("*.yaml") if not path.name.endswith(SUFFIX))
     stems = (path.stem for path in files)
     return sorted(stem for stem in stems if stem != _BASE and not stem.startswith(f"{_BASE}-"))
@@ -68,18 +66,12 @@ def load_environment(
 
 
 def workloads_of(name: str, root: Path) -> list[str]:
-    """Return the names of the workloads of environment `name`, in the order of its file.
-
-    Nothing else of the file is checked. Raises ConfigError.
-    """
+    """Return the workloads' names in the order of the file, which may be wrong otherwise."""
     return _read(name, root, None).workloads()
 
 
 def load_workloads(name: str, root: Path, strategy: str | None = None) -> tuple[Environment, ...]:
-    """Return the environment `name` once for each of its workloads, in the order of its file.
-
-    Raises ConfigError with the problems of all of them.
-    """
+    """Return the environment once for each workload, or raise ConfigError with all problems."""
     files = _read(name, root, strategy)
     views, problems, where = [], list[Problem](), dict[str, str]()
     for workload in files.workloads():
@@ -96,11 +88,7 @@ def load_workloads(name: str, root: Path, strategy: str | None = None) -> tuple[
 
 
 def load_source(environment: Environment, root: Path) -> Environment | None:
-    """Return the environment that this one's releases come from, as the same workload has it; None
-    where it trains its own.
-
-    Raises ConfigError.
-    """
+    """Return the environment that releases come from; None where it trains. Raises ConfigError."""
     name = environment.promoted_from
     if name is None:
         return None
@@ -256,10 +244,7 @@ class _Files:
 
 
 def _read(name: str, root: Path, strategy: str | None) -> _Files:
-    """Return the environment's file with the one that it extends, and the overlay's.
-
-    Raises ConfigError with the names that exist.
-    """
+    """Return the files of an environment; raise ConfigError with the names that exist."""
     own = _named("environment", name, environment_file(name), environment_names(root), root)
     extended, overlay = own.document.data.get("extends"), None
     base = _base(own, extended, root) if extended else None
@@ -328,11 +313,7 @@ def _path(name: str, source: str | None, names: list[str], root: Path) -> list[s
 
 
 def _environment(files: _Files, workload: str, stem: str, root: Path | None = None) -> Environment:
-    """Return the environment as one workload has it, over what the workload's own file in the
-    repository at `root` says.
-
-    Raises ConfigError with all mistakes.
-    """
+    """Return the environment over its workload's own file; raise ConfigError with all mistakes."""
     document = files.view(workload)
     of_workload = list(workload_problems(document, root)) if root else []
     layer = named_after(document)
@@ -358,10 +339,7 @@ def _merged(layers: list[Any]) -> dict[str, Any]:
 
 
 def _validate(data: dict[str, Any], stem: str) -> tuple[Environment | None, list[Problem]]:
-    """Return all problems and, if types and limits are right, the environment.
-
-    The rules between keys are checked on the part that is right.
-    """
+    """Return the environment if its types are right, and the problems of what is right, too."""
     environment, problems = typed(Environment, data)
     if environment is not None:
         return environment, problems_between(environment, stem)

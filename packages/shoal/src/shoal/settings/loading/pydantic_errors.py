@@ -55,10 +55,7 @@ _LIMITS = {
 
 
 def typed(model: type[Model], data: dict[str, Any]) -> tuple[Model | None, list[Problem]]:
-    """Return `data` as a `model`, or one problem per wrong key.
-
-    Nothing is converted: `"2"` is no number, 111122223333 is no text.
-    """
+    """Return `data`, of which nothing is converted, as a `model`, or one problem per wrong key."""
     try:
         return model.model_validate_json(json.dumps(data), strict=True), []
     except ValidationError as error:
@@ -77,9 +74,7 @@ def typed(model: type[Model], data: dict[str, Any]) -> tuple[Model | None, list[
 
 
 def without_keys(data: dict[str, Any], keys: Sequence[str], prefix: str = "") -> dict[str, Any]:
-    """Return a copy of `data`, which stands below `prefix`, without `keys`; an item of a list takes
-    the whole list with it.
-    """
+    """Return a copy of `data` without `keys`; an item of a list takes the whole list with it."""
     wrong = {key.split("[")[0] for key in keys}
     return {
         name: without_keys(value, keys, f"{prefix}{name}.") if isinstance(value, dict) else value
@@ -89,10 +84,7 @@ def without_keys(data: dict[str, Any], keys: Sequence[str], prefix: str = "") ->
 
 
 def _place(details: Details, data: Any) -> Place:
-    """Return the part of pydantic's location that exists in the file, plus the missing key.
-
-    What follows in the location are branches of a union.
-    """
+    """Return pydantic's location as far as the file has it, without branches, or a missing key."""
     place: list[int | str] = []
     for step in details["loc"]:
         if step == SECTION_BRANCH:
@@ -178,10 +170,7 @@ def _description(place: Sequence[int | str], model: type[BaseModel]) -> str:
 def _walk(
     place: Sequence[int | str], model: type[BaseModel]
 ) -> tuple[type[BaseModel] | None, FieldInfo | None]:
-    """Return the section and the last known key on the way along `place`.
-
-    There is no section where the way ends at a value.
-    """
+    """Return the section at the end of `place`, None at a value, and the last known key."""
     section: type[BaseModel] | None = model
     info: FieldInfo | None = None
     names = iter([step for step in place if isinstance(step, str)])

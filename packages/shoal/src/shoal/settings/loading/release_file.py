@@ -29,10 +29,7 @@ class Pins:
 
     @classmethod
     def beside(cls, path: Path, file: str) -> "Pins":
-        """Return the pins of the environment in the file `path`, which messages call `file`.
-
-        Raises ConfigError unless they are a mapping.
-        """
+        """Return the pins of the environment in `path`; raise ConfigError unless a mapping."""
         path = path.with_name(f"{path.stem}{SUFFIX}")
         if not os.path.lexists(path):  # unlike exists(), it sees a dangling link
             return cls()
@@ -78,9 +75,7 @@ def pins_of(file: str) -> str:
 
 
 def require_none(part: ParsedFile, file: str) -> None:
-    """Raise ConfigError for a release where it stood before the pins had a file of their own:
-    the environment is in `file`, which `part` is, or is extended or overlaid by.
-    """
+    """Raise ConfigError for a release in `part`: the pins of `file` have a file of their own."""
     for key in part.document.lines:
         if re.fullmatch(rf"(workloads\.[^.]+\.)?{SECTION}", key):
             message = f"is no key here any more: {pins_of(file)} has what is pinned"

@@ -12,10 +12,7 @@ WORKLOAD_FILE = "training_code/schema.json"
 
 
 def schema(model: type[Settings] = Environment) -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of an environment file, or of another model's.
-
-    It knows types and limits; the rules between keys are in `shoal.settings.loading.rules`.
-    """
+    """Return the JSON Schema (2020-12) of a file; the rules between keys are in `rules.py`."""
     generated = model.model_json_schema()
     for section in (generated, *generated["$defs"].values()):
         section.pop("title", None)

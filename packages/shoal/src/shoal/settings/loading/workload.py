@@ -159,10 +159,7 @@ def require_workload(name: str, root: Path) -> None:
 
 
 def load_workload(name: str, root: Path) -> Workload:
-    """Return the workload `name` of the repository at `root`.
-
-    Raises ConfigError with every problem of its file, also when there is no such workload.
-    """
+    """Return the workload `name` under `root`; raise ConfigError with every problem."""
     require_workload(name, root)
     file = workload_file(name)
     what, advice = "a workload file", "start with `name:`"
@@ -180,10 +177,7 @@ def load_workload(name: str, root: Path) -> Workload:
 def parse_mapping(
     path: Path, file: str, what: str, advice: str, *, may_be_empty: bool = False
 ) -> ParsedFile:
-    """Return the content of the file `path`, which messages call `file`.
-
-    Raises ConfigError unless it is a mapping without secrets.
-    """
+    """Return the content of `path`; raise ConfigError unless it is a mapping without secrets."""
     parsed = parse_file(path, file)
     data, problems = parsed.document.data, parsed.document.problems
     if isinstance(data, dict):
@@ -196,9 +190,7 @@ def parse_mapping(
 
 
 def workload_problems(document: dict[str, Any], root: Path) -> Iterator[Problem]:
-    """Yield a problem if an environment's `document` names no workload, or one that there is
-    not.
-    """
+    """Yield a problem if an environment's `document` names no workload that there is."""
     name, names = document.get("workload"), workload_names(root)
     if "workload" not in document and not names:
         message = f"the key is missing, and no folder in {FOLDER}/ has a {FILE}"
@@ -218,9 +210,7 @@ def workload_problems(document: dict[str, Any], root: Path) -> Iterator[Problem]
 
 
 def named_after(document: dict[str, Any]) -> dict[str, Any]:
-    """Return what has its name from the workload that an environment's `document` names, in the
-    form of such a document.
-    """
+    """Return what is named after the workload, in the form of an environment's `document`."""
     name, framework = document.get("workload"), _section(document, "training").get("framework")
     folder = f"{FOLDER}/{name}/{framework or Framework.PYTORCH}"
     return {"data": {"dataset": name}, "training": {"source_dir": folder}} if name else {}
@@ -289,10 +279,7 @@ def _section(document: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def _source(workload: Workload, framework: str | None) -> dict[str, str]:
-    """Return the keys of the training section.
-
-    Raises ConfigError for a framework that the workload has no scripts for.
-    """
+    """Return keys of the training section; raise ConfigError for a framework without scripts."""
     known = {str(each): source for each, source in workload.frameworks.items()}
     name = framework or next(iter(known))
     if name not in known:

@@ -1,6 +1,4 @@
-"""The frozen base model of every section of an environment file, and the types that several
-sections share.
-"""
+"""The frozen base model of the sections of an environment file, and types that several share."""
 
 from typing import Annotated, Literal
 

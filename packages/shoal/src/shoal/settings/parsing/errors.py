@@ -45,9 +45,7 @@ class Problem:
 
 
 class ConfigError(Exception):
-    """One environment file cannot be used; `str()` gives every problem of the file, one per
-    line.
-    """
+    """One environment file cannot be used; `str()` gives every problem, one per line."""
 
     def __init__(
         self, file: str, problems: Sequence[Problem], places: Mapping[str, str] | None = None
@@ -68,9 +66,7 @@ class LaunchError(ConfigError):
 
 
 class DefinitionError(Exception):
-    """The definition cannot be sent to SageMaker; `str()` gives every mistake, one per line, which
-    names the step.
-    """
+    """The definition cannot be sent to SageMaker; `str()` gives each mistake, with its step."""
 
     def __init__(self, mistakes: Sequence[str]) -> None:
         self.mistakes = tuple(mistakes)
@@ -126,9 +122,7 @@ def repeated(values: Iterable[str]) -> Iterator[str]:
 
 
 def one_line(text: str) -> str:
-    """Return the text with escapes for what is not printed, such as line breaks and what moves a
-    cursor.
-    """
+    """Return the text with escapes for what is not printed: line breaks, moves of a cursor."""
     if text.isprintable():
         return text
     return "".join(

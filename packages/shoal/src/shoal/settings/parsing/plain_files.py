@@ -25,18 +25,13 @@ _ADVICE = "put the file or the folder itself there, or remove it"
 
 
 def is_packed(path: str) -> bool:
-    """Return whether a file at this path below its folder is packed: hidden and compiled ones are
-    not.
-    """
+    """Return whether a file at this path in its folder is packed: not if hidden or compiled."""
     parts = path.split("/")
     return "__pycache__" not in parts and not any(part.startswith(".") for part in parts)
 
 
 def packed_files(folder: Path) -> list[Path]:
-    """Return the files below `folder` that are packed, sorted by path.
-
-    Raises ConfigError for a link or a special file among them.
-    """
+    """Return the packed files below `folder`, sorted; raise ConfigError for a link among them."""
     require_plain(folder)
     below = ((path, path.relative_to(folder).as_posix()) for path in _walk(folder, is_packed))
     return [path for path, name in sorted(below, key=lambda pair: pair[1]) if path.is_file()]
@@ -112,10 +107,7 @@ def carried_folder(source_dir: Path) -> Path | None:
 
 
 def archive_files(source_dir: Path) -> dict[str, Path]:
-    """Return the files of the source archive of `source_dir`, by their sorted paths in it.
-
-    Raises ConfigError for a link or a special file among them.
-    """
+    """Return the files of a source archive by their paths in it; raise ConfigError for a link."""
     files = {each.relative_to(source_dir).as_posix(): each for each in packed_files(source_dir)}
     if folder := carried_folder(source_dir):
         if problems := list(problems_in("", folder, folder.parents[1])):  # it may be a link

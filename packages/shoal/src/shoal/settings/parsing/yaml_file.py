@@ -78,10 +78,7 @@ _SCALARS: dict[str, Callable[[str], Any]] = {
     ),
     "tag:yaml.org,2002:str": str,
 }
-"""How to convert a scalar, by its tag.
-
-Other tags, which would make dates, bytes or Python objects, are refused.
-"""
+"""How to convert a scalar, by its tag; others make dates, bytes or objects, and are refused."""
 
 
 @dataclass

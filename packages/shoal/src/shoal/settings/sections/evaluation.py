@@ -91,9 +91,7 @@ class Bound:
 
     @property
     def parameter(self) -> str:
-        """Return the parameter by which one execution may have another value: `MinR2`,
-        `MaxRmse`, `RmseTolerance`.
-        """
+        """Return the parameter that changes it for one execution: `MinR2`, `RmseTolerance`."""
         if self.kind == "not worse than approved":
             return parameter_name(f"{self.metric}_tolerance")
         return parameter_name(f"{'min' if self.kind == 'at least' else 'max'}_{self.metric}")

@@ -144,11 +144,7 @@ def usable(cidr: str) -> int:
 
 
 def divide(cidr: str, *, hosting: int, training_addresses: int) -> Subnets:
-    """Cut the range `cidr` into subnets.
-
-    `hosting` is the number of subnets for endpoints. The training subnet has room for
-    `training_addresses`, if there is any.
-    """
+    """Cut `cidr` into `hosting` subnets, one for training with so many addresses, and a public."""
     vpc = IPv4Network(cidr)
     sixteenths = list(vpc.subnets(prefixlen_diff=4))
     ranges = training_ranges(cidr)
@@ -196,8 +192,7 @@ def _zones(network: Network, region: str) -> Iterator[Problem]:
 
 
 def _existing(network: Network) -> Iterator[Problem]:
-    """Check an existing VPC as far as it goes without AWS; `shoal.verbs.doctor.network_check` asks
-    AWS."""
+    """Check an existing VPC without AWS; `shoal.verbs.doctor.network_check` asks AWS."""
     existing = network.existing
     if existing is None:
         return

@@ -1,6 +1,4 @@
-"""The section `observability` of an environment file: who hears of trouble, what the month may
-cost, how long logs are kept.
-"""
+"""The section `observability`: who hears of trouble, the budget, how long logs are kept."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal

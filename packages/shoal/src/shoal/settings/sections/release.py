@@ -86,9 +86,7 @@ class Release(Settings):
 
     @property
     def image(self) -> str:
-        """The image as it is deployed, `registry/repository@digest`: its tag may have moved since,
-        as those of AWS's move with each patch.
-        """
+        """The image as `registry/repository@digest`: tags move, those of AWS with each patch."""
         return f"{self.image_uri.partition(':')[0]}@{self.image_digest}"
 
     @property

@@ -54,10 +54,7 @@ class Schedule(Settings):
 
 
 def silent_hours(schedule: Schedule) -> int | None:
-    """Return the hours without a sign of the schedule after which it has missed a time.
-
-    None where its years are named, or where it is too rare.
-    """
+    """Return the hours without a sign after which a time was missed; None if it is too rare."""
     gap = max_gap_minutes(schedule.expression)
     if gap is None:
         return None
@@ -68,10 +65,7 @@ def silent_hours(schedule: Schedule) -> int | None:
 
 
 def rare(schedules: Iterable[Schedule]) -> dict[str, int]:
-    """Return the silent hours of the schedules that are too rare for an alarm, by name.
-
-    The sweeper watches them (packages/shoal/src/shoal/functions/teardown/sweep.py).
-    """
+    """Return the silent hours of those too rare for an alarm, by name: the sweeper watches."""
     silent = {schedule.name: silent_hours(schedule) or 0 for schedule in schedules}
     return {name: hours for name, hours in silent.items() if hours > MAX_ALARM_HOURS}
 
@@ -112,9 +106,7 @@ def expression_problems(schedules: Sequence[Schedule], where: str) -> Iterator[P
 
 
 def _times(schedule: Schedule, key: str) -> Iterator[Problem]:
-    """Yield what is wrong with the expression, and with what rests on it: the time zone, the
-    window, within which a start may not come after the next one.
-    """
+    """Yield what is wrong with the expression, the time zone for it, and the window."""
     expression, is_rate = f"{key}.expression", schedule.expression.startswith("rate(")
     mistakes = list(mistakes_in(schedule.expression))
     for mistake in mistakes:

@@ -72,10 +72,7 @@ def problems_of(secrets: Mapping[str, str], where: str) -> Iterator[Problem]:
 
 
 def found_in(document: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield the keys whose text looks like a secret; none shows the text.
-
-    What stands at `secrets` has rules of its own (`problems_of`).
-    """
+    """Yield the keys, but of `secrets`, whose text looks like a secret; none shows the text."""
     message = "looks like a secret, which would be in git, in templates and in what AWS shows"
     advice = "store it in Secrets Manager, name it at `secrets`, and replace it"
     for key, value in entries(document):
