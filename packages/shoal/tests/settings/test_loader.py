@@ -183,7 +183,7 @@ def test_the_default_script_of_every_strategy_is_in_the_repository(
     framework: Framework, strategy: str
 ) -> None:
     row = defaults(framework, strategy)
-    assert (ROOT / "training_code" / "mnist" / framework / row.entry_point).is_file()
+    assert (ROOT / "training_code" / "mnist" / framework / row["entry_point"]).is_file()
 
 
 def test_every_strategy_belongs_to_a_framework() -> None:

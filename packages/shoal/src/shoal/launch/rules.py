@@ -139,7 +139,7 @@ def _script(case: Case) -> Iterator[Problem]:
     alone, or not at all), and a path for XGBoost's image (its training.py: `run_module`; read).
     """
     names, script = strategies_of(case.framework), case.training.entry_point
-    scripts = {name: defaults(case.framework, name).entry_point for name in names}
+    scripts = {name: defaults(case.framework, name)["entry_point"] for name in names}
     owners = [name for name in names if scripts[name] == script]
     own = scripts.get(case.strategy, script)
     if owners and script != own and case.code.has(own):

@@ -2,7 +2,6 @@
 an environment file may leave out, by framework and strategy (strategies.yaml).
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -50,25 +49,14 @@ FALLBACK_SCRIPT = "train.py"
 """The script of a combination that is not in the table; the launch contract refuses it by name."""
 
 
-@dataclass(frozen=True)
-class Defaults:
-    """The defaults of keys of the training section."""
-
-    entry_point: str
-    framework_version: str
-
-
 _TABLE: dict[str, Any] = read_table(__file__, "strategies.yaml")
 
 
-def defaults(framework: str, strategy: str) -> Defaults:
-    """Return the defaults of `strategy` with `framework`, which must be in the table."""
-    own = _TABLE[framework]
-    row = own["strategies"].get(strategy, {})
-    return Defaults(
-        entry_point=row.get("entry_point", FALLBACK_SCRIPT),
-        framework_version=row.get("framework_version", own["framework_version"]),
-    )
+def defaults(framework: str, strategy: str) -> dict[str, Any]:
+    """Return the defaults of `strategy` with `framework`, which must be in the table, by key."""
+    own: dict[str, Any] = _TABLE[framework]
+    row: dict[str, Any] = own["strategies"].get(strategy, {})
+    return {"entry_point": FALLBACK_SCRIPT} | own | row
 
 
 def strategies_of(framework: str) -> tuple[str, ...]:

@@ -64,7 +64,7 @@ class Names:
     @property
     def prefix(self) -> str:
         """The start of most names: the workload's where there are several, else `shared_prefix`."""
-        if self.is_shared or not self.environment.workloads:
+        if not self.is_one_of_several:
             return self.shared_prefix
         return f"shoal-{self.environment.workload}-{self.environment.name}"
 
@@ -154,8 +154,7 @@ class Names:
 
     def folder(self, purpose: str) -> str:
         """Return the workload's prefix in the artifact bucket: training, models, runs, ..."""
-        alone = self.is_shared or not self.environment.workloads
-        return purpose if alone else f"{purpose}/{self.environment.workload}"
+        return f"{purpose}/{self.environment.workload}" if self.is_one_of_several else purpose
 
     def sealed_url(self, release: Release) -> str:
         """Return where the environment has its own copy of the release's archive or files."""

@@ -7,17 +7,6 @@ from typing import Any
 from shoal.settings.parsing.errors import Problem
 from shoal.settings.parsing.yaml_file import read_table
 
-_NEEDS = (
-    ("AWS::SageMaker::ModelPackageGroup", "region"),
-    ("AWS::Budgets::Budget", "observability.monthly_budget_usd"),
-    ("AWS::CodeBuild::Project", "training.build_image"),
-    ("AWS::CodeBuild::Project", "endpoint.build_image"),
-    ("AWS::SageMaker::Endpoint", "serving"),
-    ("AWS::FSx::FileSystem", "file_system"),
-)
-"""Resource type, and the key that asks for it. CloudFormation would refuse what a region lacks only
-after it has made the stacks before.
-"""
 _TABLE: dict[str, Any] = read_table(__file__, "regions.yaml")
 
 
@@ -39,12 +28,15 @@ def region_of_az_id(az_id: str) -> str | None:
     return next((region for region, known in az_id_prefixes().items() if known == prefix), None)
 
 
-def problems(region: str, asks: Mapping[str, bool]) -> Iterator[Problem]:
-    """Yield what is wrong with a region; `asks` says which keys of `_NEEDS` are used."""
+def problems(region: str, needs: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield what is wrong with a region; `needs` has a resource type by the key that asks for it.
+
+    CloudFormation would refuse what a region lacks only after it has made the stacks before.
+    """
     yield from problems_of_region("region", region)
     missing = resource_types_not_in(region)
-    for resource_type, key in _NEEDS:
-        if resource_type in missing and asks[key]:
+    for key, resource_type in needs.items():
+        if resource_type in missing:
             message = f"needs {resource_type}, which CloudFormation does not have in {region}"
             advice = "" if key == "region" else "remove it, or "
             yield Problem(key, message, f"{advice}choose another region", related=("region",))

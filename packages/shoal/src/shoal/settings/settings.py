@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from shoal.settings.capacity import Capacity, of_first
-from shoal.settings.frameworks import Defaults, Framework, Local, defaults
+from shoal.settings.frameworks import Framework, Local, defaults
 from shoal.settings.organisation import Organisation
 from shoal.settings.parsing.base import (
     AccountId,
@@ -98,7 +98,7 @@ class Launcher(StrEnum):
     MPIRUN = "mpirun"
 
 
-def _defaults(keys: Mapping[str, Any]) -> Defaults:
+def _defaults(keys: Mapping[str, Any]) -> dict[str, Any]:
     """Return the defaults that follow from the `keys` before; it lacks those that are wrong."""
     return defaults(keys.get("framework", Framework.PYTORCH), keys.get("strategy", Strategy.SMDDP))
 
@@ -111,7 +111,7 @@ class Training(Settings):
     strategy: Strategy = Strategy.SMDDP
     """How training is distributed."""
     framework_version: FrameworkVersion = Field(
-        default_factory=lambda keys: _defaults(keys).framework_version
+        default_factory=lambda keys: _defaults(keys)["framework_version"]
     )
     """Framework version; chooses the image from the compatibility table.
 
@@ -172,7 +172,7 @@ class Training(Settings):
     """Folder whose files become the code archive, relative to the repository root. Left out, that
     of the workload for the framework.
     """
-    entry_point: str = Field(default_factory=lambda keys: _defaults(keys).entry_point)
+    entry_point: str = Field(default_factory=lambda keys: _defaults(keys)["entry_point"])
     """Script in source_dir that the toolkit starts on every rank. Left out, the workload's, or that
     of the framework and the strategy.
     """

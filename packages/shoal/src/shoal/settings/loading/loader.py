@@ -8,7 +8,7 @@ the types and limits (`shoal.settings.settings`), and the rules between keys
 """
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -104,7 +104,7 @@ def load(path: Path, shown_as: str | None = None, root: Path | None = None) -> E
     Raises ConfigError, whose lines call the file `shown_as`, by default its path.
     """
     shown = shown_as or str(path)
-    files = _Files(_parse(path, shown), Pins.beside(path, shown))
+    files = _Files([_parse(path, shown)], Pins.beside(path, shown))
     return _environment(files, files.workloads()[0], path.stem, root)
 
 
@@ -121,26 +121,23 @@ def places(
 
 @dataclass(frozen=True)
 class _Files:
-    """An environment's file, with its pins, the one that it extends and the overlay over it."""
+    """An environment's file behind the one that it extends, its pins, and an overlay over it.
 
-    own: ParsedFile
+    Of two that have a key, the later one has the last word.
+    """
+
+    common_parts: list[ParsedFile]
     pins: Pins
-    base: ParsedFile | None = None
-    overlay: ParsedFile | None = None
+    overlays: list[ParsedFile] = field(default_factory=list)
 
     @property
-    def _common_parts(self) -> list[ParsedFile]:
-        return [part for part in (self.base, self.own) if part]
-
-    @property
-    def _parts(self) -> list[ParsedFile]:
-        """Its files without the pins; of two that have a key, the later one has the last word."""
-        return [*self._common_parts, *([self.overlay] if self.overlay else [])]
+    def own(self) -> ParsedFile:
+        return self.common_parts[-1]
 
     @property
     def common(self) -> dict[str, Any]:
         """What the file and the one that it extends say together."""
-        return _merged([part.document.data for part in self._common_parts])
+        return _merged([part.document.data for part in self.common_parts])
 
     def workloads(self) -> list[str]:
         """Return the names of the workloads; an empty one for a file that names none.
@@ -149,7 +146,7 @@ class _Files:
         one of the files, and for a pin of another workload.
         """
         common = self.common
-        for part in self._parts:
+        for part in (*self.common_parts, *self.overlays):
             require_none(part, self.own.file)
         if "workloads" in common:
             names = self._sections(common["workloads"])
@@ -190,7 +187,7 @@ class _Files:
     def view(self, workload: str) -> dict[str, Any]:
         """Return what the files say of one workload, as the file of a single one says it."""
         common, pin = self.common, self.pins.section(workload)
-        over = [self.overlay.document.data] if self.overlay else []
+        over = [each.document.data for each in self.overlays]
         if "workloads" not in common:
             return _merged([common, *over, pin])
         sections = common.pop("workloads")
@@ -205,13 +202,13 @@ class _Files:
         """Return where each key of that view stands."""
         own = f"workloads.{workload}."
         places: dict[str, str] = {}
-        for part in self._common_parts:
+        for part in self.common_parts:
             places |= part.places()
         places |= {
             key.removeprefix(own): place for key, place in places.items() if key.startswith(own)
         }
-        if self.overlay:
-            places |= self.overlay.places()
+        for part in self.overlays:
+            places |= part.places()
         return places | self.pins.places(workload)
 
     def with_own(self, problems: list[Problem], workload: str) -> list[Problem]:
@@ -219,14 +216,15 @@ class _Files:
         workload's section, if it does, and sorted by the line in the file that has the last word on
         it; overlays come last.
         """
-        files = [*(part.file for part in self._parts), *self.pins.files]
+        parts = (*self.common_parts, *self.overlays)
+        files = [*(part.file for part in parts), *self.pins.files]
         order = {
             key: (files.index(file), int(line or 0))
             for key, place in self.places(workload).items()
             for file, _, line in [place.rpartition(":")]
             if file
         }
-        own = [problem for part in self._parts for problem in part.document.problems]
+        own = [problem for part in parts for problem in part.document.problems]
         ordered = sorted([*own, *problems], key=lambda each: place_of(each.key, order, (0, 0)))
         keys = [f"workloads.{workload}.{each.key}" for each in ordered]
         return [
@@ -235,7 +233,7 @@ class _Files:
         ]
 
     def _part_with(self, key: str) -> ParsedFile | None:
-        parts = reversed(self._common_parts)
+        parts = reversed(self.common_parts)
         return next((part for part in parts if key in part.document.lines), None)
 
     def _refuse(self, key: str, message: str, advice: str, value: object = NOTHING) -> NoReturn:
@@ -246,12 +244,12 @@ class _Files:
 def _read(name: str, root: Path, strategy: str | None) -> _Files:
     """Return the files of an environment; raise ConfigError with the names that exist."""
     own = _named("environment", name, environment_file(name), environment_names(root), root)
-    extended, overlay = own.document.data.get("extends"), None
-    base = _base(own, extended, root) if extended else None
+    extended, overlays = own.document.data.get("extends"), []
+    base = [_base(own, extended, root)] if extended else []
     if strategy is not None:
         file = f"{FOLDER}/{OVERLAYS}/{strategy}.yaml"
-        overlay = _named("strategy", strategy, file, strategy_names(root), root)
-    return _Files(own, Pins.beside(root / own.file, own.file), base, overlay)
+        overlays.append(_named("strategy", strategy, file, strategy_names(root), root))
+    return _Files([*base, own], Pins.beside(root / own.file, own.file), overlays)
 
 
 def _base(own: ParsedFile, extended: object, root: Path) -> ParsedFile:

@@ -64,16 +64,15 @@ def problems_between(environment: Environment, stem: str) -> list[Problem]:
 def _sections(environment: Environment) -> Iterator[Problem]:
     """Yield what each section finds wrong with itself, and with the keys that it reads besides."""
     of, names, training = environment, Names(environment), environment.training
-    # whether the keys are used that ask for what not every region has
-    asks_of_region = {
-        "region": True,
-        "observability.monthly_budget_usd": bool(of.observability.monthly_budget_usd),
-        "training.build_image": "training" in of.built_images,
-        "endpoint.build_image": "endpoint" in of.built_images,
-        "serving": of.serving is not None,
-        "file_system": of.file_system is not None,
-    }
-    yield from regions.problems(of.region, asks_of_region)
+    needs = {"region": "AWS::SageMaker::ModelPackageGroup"}
+    if of.observability.monthly_budget_usd:
+        needs["observability.monthly_budget_usd"] = "AWS::Budgets::Budget"
+    needs |= {f"{use}.build_image": "AWS::CodeBuild::Project" for use in of.built_images}
+    if of.serving:
+        needs["serving"] = "AWS::SageMaker::Endpoint"
+    if of.file_system:
+        needs["file_system"] = "AWS::FSx::FileSystem"
+    yield from regions.problems(of.region, needs)
     yield from network.problems(of.network, of.region)
     yield from mlflow.problems(of.mlflow, of.network, of.region, of.account)
     yield from organisation.problems(of.organisation, of.region, of.account, of.file_system)

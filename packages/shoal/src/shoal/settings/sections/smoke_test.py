@@ -16,8 +16,7 @@ from typing import Annotated, Any
 import jmespath
 from jmespath.exceptions import JMESPathError
 from jmespath.functions import Functions
-from pydantic import Field, GetJsonSchemaHandler, JsonValue, model_validator
-from pydantic_core import CoreSchema
+from pydantic import BeforeValidator, Field, JsonValue
 
 from shoal.settings.parsing.base import MediaType, Settings
 from shoal.settings.parsing.errors import Problem
@@ -62,23 +61,13 @@ class Expectation(Settings):
     at_most: float | None = None
     """The largest number that is right."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _alone(cls, value: Any) -> Any:
-        return {"equals": value} if isinstance(value, str | int | float) else value
+
+def _alone(value: Any) -> Any:
+    return {"equals": value} if isinstance(value, str | int | float) else value
 
 
-class _OrValue:
-    """Tells editors that a value may stand for `{equals: value}`."""
-
-    def __get_pydantic_json_schema__(
-        self, core: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        values = [{"type": kind} for kind in ("string", "number", "boolean")]
-        return {"anyOf": [handler(core), *values]}
-
-
-Expectations = dict[str, Annotated[Expectation, _OrValue()]]
+_Alone = BeforeValidator(_alone, json_schema_input_type=Expectation | str | float | bool)
+Expectations = dict[str, Annotated[Expectation, _Alone]]
 
 
 class Request(Settings):
