@@ -117,15 +117,14 @@ def workloads_of(target: Target, names: Names) -> tuple[Names, ...]:
 
 def deployed_workloads(target: Target, names: Names) -> list[str]:
     """Return the names of the workloads that have a stack in the environment; its tags tell."""
-    suffix, found = f"-{names.environment.name}", dict[str, None]()
+    suffix, ours = f"-{names.environment.name}", {*_environment_tags(names)}
+    workloads = set[str]()
     for stack in items(target.client("cloudformation"), "describe_stacks"):
         tags = {tag["Key"]: tag["Value"] for tag in stack.get("Tags", ())}
-        is_ours = tags.items() >= {*_environment_tags(names)} and (
-            stack["StackStatus"] != "DELETE_COMPLETE"
-        )
+        is_ours = tags.items() >= ours and stack["StackStatus"] != "DELETE_COMPLETE"
         if is_ours and WORKLOAD_TAG in tags:
-            found[tags[WORKLOAD_TAG].removeprefix("shoal-").removesuffix(suffix)] = None
-    return sorted(found)
+            workloads.add(tags[WORKLOAD_TAG].removeprefix("shoal-").removesuffix(suffix))
+    return sorted(workloads)
 
 
 def names_of(names: Names, workload: str) -> Names:

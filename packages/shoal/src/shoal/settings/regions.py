@@ -22,12 +22,6 @@ def resource_types_not_in(region: str) -> tuple[str, ...]:
     )
 
 
-def region_of_az_id(az_id: str) -> str | None:
-    """Return the region in which `az_id` lies, or None when the table does not know its prefix."""
-    prefix = az_id.split("-")[0]
-    return next((region for region, known in az_id_prefixes().items() if known == prefix), None)
-
-
 def problems(region: str, needs: Mapping[str, str]) -> Iterator[Problem]:
     """Yield what is wrong with a region; `needs` has a resource type by the key that asks for it.
 

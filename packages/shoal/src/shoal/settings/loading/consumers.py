@@ -78,14 +78,11 @@ def _in_other_accounts(environment: Environment, root: Path) -> list[Environment
         if name != environment.name
     }
     environments[environment.name] = environment
-
-    def source_of(each: Environment) -> Environment | None:
-        return environments.get(each.promoted_from or "")
-
     return [
         each
         for _, each in sorted(environments.items())
-        if each.account != environment.account and path_of(each, source_of)[-1] is environment
+        if each.account != environment.account
+        and path_of(each, lambda one: environments.get(one.promoted_from or ""))[-1] is environment
     ]
 
 

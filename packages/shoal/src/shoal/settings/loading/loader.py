@@ -217,7 +217,7 @@ class _Files:
         it; overlays come last.
         """
         parts = (*self.common_parts, *self.overlays)
-        files = [*(part.file for part in parts), *self.pins.files]
+        files = [*(part.file for part in parts), self.pins.part.file]
         order = {
             key: (files.index(file), int(line or 0))
             for key, place in self.places(workload).items()

@@ -27,9 +27,7 @@ _TYPE_NAMES = {
     "bool_type": "true or false",
     "dict_type": "a mapping of names to values",
     "model_type": "a mapping of keys to values",
-    "model_attributes_type": "a mapping of keys to values",
     "tuple_type": "a list",
-    "list_type": "a list",
 }
 _MEANT = {
     **dict.fromkeys(("ddp", "fsdp", "fsdp2", "deepspeed", "accelerate", "distributed"), "torchrun"),

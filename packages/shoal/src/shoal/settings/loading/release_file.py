@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.settings.parsing.errors import ConfigError, Problem
-from shoal.settings.parsing.yaml_file import ParsedFile, parse, parse_file
+from shoal.settings.parsing.yaml_file import Document, ParsedFile, parse, parse_file
 from shoal.settings.sections.release import Release
 
 SUFFIX = ".release.yaml"
@@ -23,16 +23,16 @@ _PROMOTE = "let `shoal promote` write this file"
 
 @dataclass(frozen=True)
 class Pins:
-    """What an environment pins; `part` is None where there is no such file."""
+    """What an environment pins."""
 
-    part: ParsedFile | None = None
+    part: ParsedFile
 
     @classmethod
     def beside(cls, path: Path, file: str) -> "Pins":
         """Return the pins of the environment in `path`; raise ConfigError unless a mapping."""
         path = path.with_name(f"{path.stem}{SUFFIX}")
         if not os.path.lexists(path):  # unlike exists(), it sees a dangling link
-            return cls()
+            return cls(ParsedFile(pins_of(file), Document({})))
         part = parse_file(path, pins_of(file))
         problems = part.document.problems
         if not problems and not isinstance(part.document.data, dict):
@@ -41,18 +41,14 @@ class Pins:
             raise ConfigError(part.file, problems, part.places())
         return cls(part)
 
-    @property
-    def files(self) -> list[str]:
-        return [self.part.file] if self.part else []
-
     def section(self, workload: str) -> dict[str, Any]:
         """Return the section `release` of a workload: empty where it pins nothing."""
-        data = self.part.document.data if self.part else {}
+        data = self.part.document.data
         return {SECTION: data[workload]} if workload in data else {}
 
     def places(self, workload: str) -> dict[str, str]:
         """Return where each key of that section stands; one that is missing, where it begins."""
-        places = self.part.places() if self.part else {}
+        places = self.part.places()
         keys = Release.model_fields if workload in places else ()
         return {f"{SECTION}.{key}": places[workload] for key in keys} | {
             f"{SECTION}{key.removeprefix(workload)}": place
@@ -62,8 +58,8 @@ class Pins:
 
     def require_known(self, workloads: Collection[str], file: str) -> None:
         """Raise ConfigError for a pin of a workload that the environment's `file` does not have."""
-        for name in self.part.document.data if self.part else ():
-            if self.part and name not in workloads:
+        for name in self.part.document.data:
+            if name not in workloads:
                 message = f"{file} has no such workload; there are: {', '.join(workloads)}"
                 problem = Problem(name, message, "remove it here, or add it there")
                 raise ConfigError(self.part.file, [problem], self.part.places())

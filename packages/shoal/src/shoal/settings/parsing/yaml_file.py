@@ -6,7 +6,6 @@ Scalars of such files follow YAML 1.2's core schema: only `true` and `false` are
 is a mistake: YAML parsers keep one of the two silently.
 """
 
-import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -219,7 +218,7 @@ def parse_file(path: Path, shown_as: str) -> ParsedFile:
         if len(content) > MAX_BYTES:
             message = f"has more than the {MAX_BYTES} bytes that are read"
             raise ConfigError(shown_as, [Problem("", message, "keep in it what the schema names")])
-        text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8").read()
+        text = content.decode()
     except OSError as error:
         problem = Problem("", f"cannot be read: {error.strerror}", "check the path")
         raise ConfigError(shown_as, [problem]) from error

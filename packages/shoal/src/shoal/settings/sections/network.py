@@ -19,7 +19,7 @@ from pydantic import Field
 
 from shoal.settings.parsing.base import AzId, Settings
 from shoal.settings.parsing.errors import Problem, repeated
-from shoal.settings.regions import az_id_prefixes, region_of_az_id
+from shoal.settings.regions import az_id_prefixes
 
 VpcId = Annotated[str, Field(pattern=r"^vpc-([0-9a-f]{8}|[0-9a-f]{17})$")]
 SubnetId = Annotated[str, Field(pattern=r"^subnet-([0-9a-f]{8}|[0-9a-f]{17})$")]
@@ -177,12 +177,13 @@ def problems(network: Network, region: str) -> Iterator[Problem]:
 
 
 def _zones(network: Network, region: str) -> Iterator[Problem]:
-    prefix, hosting = az_id_prefixes().get(region), "network.hosting_az_ids"
+    prefixes, hosting = az_id_prefixes(), "network.hosting_az_ids"
+    prefix, places = prefixes.get(region), {known: each for each, known in prefixes.items()}
     zones = {"network.training_az_id": network.training_az_id}
     zones |= {f"{hosting}[{index}]": zone for index, zone in enumerate(network.hosting_az_ids)}
     for key, zone in zones.items():
-        if prefix and zone.split("-")[0] != prefix:
-            place = region_of_az_id(zone) or "no region this project knows"
+        if prefix and (known := zone.split("-")[0]) != prefix:
+            place = places.get(known, "no region this project knows")
             message = f"lies in {place}, not in {region}"
             advice = f"use an id that starts with {prefix}-az"
             yield Problem(key, message, advice, related=("region",))
