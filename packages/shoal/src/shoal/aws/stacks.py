@@ -86,8 +86,7 @@ class Stacks:
 
     def busy(self) -> dict[str, str]:
         """Return the status, by name, of the stacks that CloudFormation is working on."""
-        statuses = {name: self._busy_status(name) for name in self.left()}
-        return {name: status for name, status in statuses.items() if status}
+        return {name: status for name in self.left() if (status := self._busy_status(name))}
 
     def _busy_status(self, name: str) -> str | None:
         """Return the status of a stack that CloudFormation works on; a change set is none."""
@@ -171,8 +170,8 @@ class Stacks:
 
     def protected(self) -> list[str]:
         """Return the names of the existing stacks that have termination protection."""
-        stacks = {name: describe_stack(self.target, name) or {} for name in self.left()}
-        return [name for name, stack in stacks.items() if stack.get("EnableTerminationProtection")]
+        stacks = [describe_stack(self.target, name) or {} for name in self.left()]
+        return [each["StackName"] for each in stacks if each.get("EnableTerminationProtection")]
 
     def retained(self) -> frozenset[str]:
         """Return what the templates retain; call it before the stacks are deleted."""

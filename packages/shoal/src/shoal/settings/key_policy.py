@@ -82,10 +82,8 @@ def image_key_statements(names: Names, use: str) -> list[Statement]:
     """
     account = {"AWS": f"arn:aws:iam::{names.environment.account}:root"}
     through_ecr = {"kms:ViaService": f"ecr.{names.environment.region}.amazonaws.com"}
-    lend, build = (
-        ["kms:CreateGrant", "kms:RetireGrant"],
-        ["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"],
-    )
+    lend = ["kms:CreateGrant", "kms:RetireGrant"]
+    build = ["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"]
     builder = {"ArnEquals": {"aws:PrincipalArn": names.role_arn(BUILDERS[use])}}
     return [
         _allow("LendKeyToRegistry", account, lend, {"StringEquals": through_ecr}),

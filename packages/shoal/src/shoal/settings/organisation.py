@@ -113,10 +113,9 @@ class Organisation(Settings):
     @property
     def outputs(self) -> dict[str, str]:
         """Return what the data stack tells of it, so that a deployment with another is refused."""
-        path = None if self.role_path == "/" else self.role_path
         told = {
             "OrganisationKeyArn": self.kms_key_arn,
-            "RolePath": path,
+            "RolePath": "" if self.role_path == "/" else self.role_path,
             "RolePrefix": self.role_prefix,
         }
         return {name: value for name, value in told.items() if value}

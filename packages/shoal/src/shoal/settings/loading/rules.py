@@ -158,8 +158,8 @@ def _execution_ids(environment: Environment) -> Iterator[Problem]:
     prefix = Names(environment).prefix
     words = prefix.split("-")
     of_the_name = len(words) - len(environment.name.split("-"))
-    for position, word in enumerate(words):
-        if position < FIRST_THAT_MAY_FOLLOW or len(word) != EXECUTION_ID_SUFFIX - 1:
+    for position, word in enumerate(words[FIRST_THAT_MAY_FOLLOW:], FIRST_THAT_MAY_FOLLOW):
+        if len(word) != EXECUTION_ID_SUFFIX - 1:
             continue
         is_of_name = position >= of_the_name
         key, value = ("name", environment.name) if is_of_name else _word_of(environment, prefix)
