@@ -258,12 +258,6 @@ def pair(account: Account) -> Iterator[str]:
     remove(account, NAME)
 
 
-def test_a_caller_may_name_the_variant(account: Account, pair: str) -> None:
-    assert invoke(account, pair, {"x": 1}, TargetVariant="AllTraffic") == {"y": 3.0}
-    with pytest.raises(ClientError, match="Variant four of endpoint pair not found"):
-        invoke(account, pair, {"x": 1}, TargetVariant="four")
-
-
 def test_what_is_only_kept_is_described_and_nothing_is_captured(
     account: Account, pair: str
 ) -> None:

@@ -108,7 +108,7 @@ def test_an_invocation_after_the_last_fleet_is_a_validation_error(emulator: Emul
     context = emulator.home.context()
     core = Core(context, Store(), Settings(), context.processes)
     with pytest.raises(AwsError, match="ValidationError: Endpoint gone of account"):
-        Traffic(core, "gone").invoke(b"", {})
+        Traffic(core, "gone").answer(b"", {})
 
 
 @pytest.mark.parametrize(
@@ -281,8 +281,9 @@ def test_a_model_that_does_not_come_to_its_end_is_cut_off(
     model = container_of(account, "endless", MODEL)
     deployed(impatient, account, "endless", model, "InService")
     body = json.dumps({"parts": ["one", "two"], "wait_for": "signals/never"}).encode()
-    invoke = impatient.invocations["InvokeEndpointWithResponseStream"]
-    _, _, events = invoke("endless", body, {"content-type": "application/json"})
+    _, _, events = impatient.invoke(
+        "InvokeEndpointWithResponseStream", "endless", body, {"content-type": "application/json"}
+    )
     buffer = EventStreamBuffer()
     for event in events:
         buffer.add_data(event)

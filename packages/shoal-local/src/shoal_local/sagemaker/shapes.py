@@ -47,41 +47,28 @@ class Anything:
         raise UnknownValueError
 
 
-class ResponseMismatchError(Exception):
-    """A response of ours does not have the shape that AWS documents.
-
-    That is a bug of the emulator, answered as InternalFailure.
-    """
-
-
 @functools.cache
-def service_model() -> ServiceModel:
+def _model() -> ServiceModel:
     """Return botocore's model of the SageMaker control plane."""
     return botocore.session.Session().get_service_model("sagemaker")
 
 
 @functools.cache
-def shape_for(name: str) -> Shape:
-    """Return the shape of that name."""
-    return service_model().shape_for(name)
+def structure(name: str) -> StructureShape:
+    """Return the structure of that name."""
+    return cast(StructureShape, _model().shape_for(name))
 
 
 @functools.cache
 def input_shape(operation: str) -> StructureShape:
     """Return the request shape of `operation`; raise AwsError if AWS has no such operation."""
     try:
-        shape = service_model().operation_model(operation).input_shape
+        shape = _model().operation_model(operation).input_shape
     except OperationNotFoundError:
         raise AwsError(
             "UnknownOperationException", f"SageMaker has no operation {operation}."
         ) from None
     return cast(StructureShape, shape)
-
-
-@functools.cache
-def output_shape(operation: str) -> StructureShape | None:
-    """Return the response shape of `operation`; None if the response is empty."""
-    return service_model().operation_model(operation).output_shape
 
 
 def check_request(operation: str, request: Document) -> None:
@@ -92,42 +79,40 @@ def check_request(operation: str, request: Document) -> None:
         raise AwsError("ValidationException", count + "; ".join(errors))
 
 
-def check_response(operation: str, response: Document) -> Document:
-    """Return `response` if it has the documented shape; raise ResponseMismatchError otherwise."""
-    shape = output_shape(operation)
-    errors = list(shape_errors(shape, response, "")) if shape else []
-    if response and not shape:
-        errors = [f"expected no response, got {response}"]
-    if errors:
-        raise ResponseMismatchError(f"{operation}: {'; '.join(errors)}")
-    return response
+def response(operation: str, record: Document) -> Document:
+    """Return the members of `record` that the response of `operation` has.
+
+    Raise InternalFailure for a response that AWS does not document: a bug of the emulator.
+    """
+    shape = _model().operation_model(operation).output_shape
+    if shape is None:
+        return {}
+    members = _members_of(shape, record)
+    if errors := list(shape_errors(shape, members, "")):
+        raise AwsError(
+            "InternalFailure",
+            f"The emulator made a response that AWS does not: {operation}: {'; '.join(errors)}",
+            500,
+        )
+    return members
 
 
 def only_members(shape_name: str, record: Document) -> Document:
-    """Return the members of `record` that the structure `shape_name` has.
+    """Return the members of `record` that the structure has: a list's summary of a description."""
+    return _members_of(structure(shape_name), record)
 
-    That is how a list's summary is cut from a description.
-    """
-    shape = cast(StructureShape, shape_for(shape_name))
+
+def _members_of(shape: StructureShape, record: Document) -> Document:
     return {key: value for key, value in record.items() if key in shape.members}
 
 
-def response_members(operation: str, record: Document) -> Document:
-    """Return the members of `record` that the response of `operation` has.
-
-    This leaves out what only the emulator needs to know.
-    """
-    shape = output_shape(operation)
-    return {key: value for key, value in record.items() if shape and key in shape.members}
-
-
-def fitting(structure: str, member: str, text: str, ending: str = "") -> str:
+def fitting(shape_name: str, member: str, text: str, ending: str = "") -> str:
     """Return `text` cut to the length that the member of a structure may have, then `ending`.
 
     A program's words can have any length, and an answer that breaks its shape is no answer.
     """
-    shape = cast(StructureShape, shape_for(structure)).members[member]
-    return text[: shape.metadata["max"] - len(ending)] + ending
+    max_length = structure(shape_name).members[member].metadata["max"]
+    return text[: max_length - len(ending)] + ending
 
 
 _NUMBER, _WHOLE = (int, float), (int,)
@@ -158,8 +143,7 @@ def shape_errors(shape: Shape, value: Any, path: str) -> Iterator[str]:
         return
     types, words = _TYPES.get(shape.type_name, ((object,), ""))
     is_number = isinstance(value, bool) and types in {_NUMBER, _WHOLE}  # a bool is an int in Python
-    is_other = not isinstance(value, types)
-    if is_number or is_other:
+    if is_number or not isinstance(value, types):
         yield _error(value, path, f"Member must be {words}")
         return
     yield from _bound_errors(shape, value, path)

@@ -6,27 +6,27 @@ processes have ended.
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from botocore import xform_name
 
 from shoal_local.errors import AwsError
+from shoal_local.processes import in_thread
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core, event_detail
 from shoal_local.sagemaker.errors import check_fields, invalid
 from shoal_local.sagemaker.hosting.deployment import ClosingError, Deployment, Plan, plan_of
 from shoal_local.sagemaker.hosting.models import EndpointConfigs
 from shoal_local.sagemaker.hosting.server import Fleet
-from shoal_local.sagemaker.hosting.traffic import KIND, Traffic, not_serving
+from shoal_local.sagemaker.hosting.traffic import KIND, Traffic
 from shoal_local.sagemaker.resources import KINDS, Resources
 from shoal_local.sagemaker.shapes import Document, fitting
 
-_TARGET_VARIANT = "x-amzn-sagemaker-target-variant"
-_IN_PROGRESS = {"Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting"}
+IN_PROGRESS = frozenset({"Creating", "Updating", "RollingBack", "Deleting"})
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Endpoints(Resources):
         name = document["EndpointName"]
         self._hosted[name] = HostedEndpoint(Traffic(self._core, name))
         self._tell(document)
-        self._in_background(lambda: self._deploy(name, config, Plan()))
+        self._in_background(self._deploy, name, config, Plan())
         return {"EndpointArn": document["EndpointArn"]}
 
     def update(self, request: Document) -> Document:
@@ -86,7 +86,7 @@ class Endpoints(Resources):
             document.pop("FailureReason", None)
 
         self._change(name, edit)
-        self._in_background(lambda: self._deploy(name, config, plan))
+        self._in_background(self._deploy, name, config, plan)
         return {"EndpointArn": arn}
 
     def _deploy(self, name: str, config: Document, plan: Plan) -> None:
@@ -123,7 +123,7 @@ class Endpoints(Resources):
             document.update(EndpointStatus="Deleting")
 
         self._change(name, edit)
-        self._in_background(lambda: self._remove(name))
+        self._in_background(self._remove, name)
         return {}
 
     def _remove(self, name: str) -> None:
@@ -137,7 +137,7 @@ class Endpoints(Resources):
         self._core.store.delete(KIND, name)
 
     def _check_not_in_progress(self, document: Document) -> None:
-        if document["EndpointStatus"] in _IN_PROGRESS:
+        if document["EndpointStatus"] in IN_PROGRESS:
             raise invalid(f'Cannot update in-progress endpoint "{document["EndpointArn"]}".')
 
     def _change(self, name: str, edit: Callable[[Document], None]) -> None:
@@ -159,24 +159,14 @@ class Endpoints(Resources):
         if "PendingDeploymentSummary" in document:
             self._core.emit("SageMaker Endpoint Deployment State Change", detail, arn)
 
-    def _in_background(self, work: Callable[[], None]) -> None:
-        thread = threading.Thread(target=work, name="endpoint", daemon=True)
-        self._threads = [each for each in self._threads if each.is_alive()] + [thread]
-        thread.start()
+    def _in_background(self, work: Callable[..., None], *arguments: Any) -> None:
+        alive = [each for each in self._threads if each.is_alive()]
+        self._threads = [*alive, in_thread("endpoint", work, *arguments)]
 
-    def traffic(self, name: str, headers: Mapping[str, str]) -> Traffic:
-        """Return what answers an invocation.
-
-        Raise ValidationError for an endpoint or a variant that does not exist; what it returns
-        raises it for an endpoint that does not serve.
-        """
-        hosted, target = self._hosted.get(name), headers.get(_TARGET_VARIANT)
-        if hosted is None:
-            raise not_serving(self._core, name)
-        if target and hosted.fleet and target != hosted.fleet.name:
-            message = f"Variant {target} of endpoint {name} not found."
-            raise AwsError("ValidationError", message)
-        return hosted.traffic
+    def traffic(self, name: str) -> Traffic:
+        """Return what answers an invocation; one without routes for what does not exist."""
+        hosted = self._hosted.get(name)
+        return hosted.traffic if hosted else Traffic(self._core, name)
 
     def close(self) -> None:
         """End every server process."""

@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 
 from botocore.exceptions import ClientError
@@ -39,15 +39,6 @@ class ServerFailedError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """The container's answer to an invocation."""
-
-    status: int
-    content_type: str
-    body: bytes
-
-
-@dataclass(frozen=True)
-class StreamedAnswer:
     """The container's answer while it arrives.
 
     `parts` raises OSError or HTTPException if it does not arrive whole, TimeoutError if not in
@@ -57,6 +48,9 @@ class StreamedAnswer:
     status: int
     content_type: str
     parts: Iterator[bytes]
+
+    def body(self) -> bytes:
+        return b"".join(self.parts)
 
 
 class ModelServer:
@@ -156,50 +150,38 @@ class ModelServer:
 
     def _answers_ping(self) -> bool:
         try:
-            return self._request("GET", "/ping", b"", {}, timeout_s=2).status == http.client.OK
+            with self._request("GET", "/ping", b"", {}, timeout_s=2) as answer:
+                return answer.status == http.client.OK
         except (OSError, http.client.HTTPException):
             return False
 
     def invoke(
-        self, body: bytes, headers: Mapping[str, str], timeout_s: float | None = None
-    ) -> Answer:
-        """Send a POST /invocations; raise OSError or HTTPException if nobody answers."""
-        timeout_s = timeout_s or self._core.settings.invocation_s
-        return self._request("POST", "/invocations", body, _forwarded(headers), timeout_s)
+        self, body: bytes, headers: Mapping[str, str], timeout_s: float
+    ) -> AbstractContextManager[Answer]:
+        """Send a POST /invocations; see `_request`."""
+        forwarded = {key: headers[key] for key in headers if key.lower() in _FORWARDED_HEADERS}
+        return self._request("POST", "/invocations", body, forwarded, timeout_s)
 
     @contextmanager
-    def stream(self, body: bytes, headers: Mapping[str, str]) -> Iterator[StreamedAnswer]:
-        """Send one POST /invocations, and yield the answer as soon as its head is there.
-
-        Raise what `invoke` raises.
-        """
-        ends_at = time.monotonic() + self._core.settings.stream_s
-        with self._connected(self._core.settings.stream_s) as connection:
-            connection.request("POST", "/invocations", body, _forwarded(headers))
-            sock, response = connection.sock, connection.getresponse()
-            content_type = response.headers.get("Content-Type", "")
-            yield StreamedAnswer(response.status, content_type, _parts(response, sock, ends_at))
-
     def _request(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float
-    ) -> Answer:
-        with self._connected(timeout_s) as connection:
+    ) -> Iterator[Answer]:
+        """Yield the container's answer as soon as its head is there; it has `timeout_s` to its end.
+
+        Raise OSError or HTTPException if nobody answers.
+        """
+        if self._pod is None:
+            raise ConnectionError("the container has not been started")
+        ends_at = time.monotonic() + timeout_s
+        with closing(http.client.HTTPConnection("localhost")) as connection:
+            connection.auto_open = 0  # it leads into the container or nowhere
+            connection.sock = sock = self._pod.dial(self._port)
+            sock.settimeout(timeout_s)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.request(method, path, body, dict(headers))
             response = connection.getresponse()
             content_type = response.headers.get("Content-Type", "")
-            return Answer(response.status, content_type, response.read())
-
-    @contextmanager
-    def _connected(self, timeout_s: float) -> Iterator[http.client.HTTPConnection]:
-        """Yield a connection into the container; raise ConnectionError if nobody listens."""
-        if self._pod is None:
-            raise ConnectionError("the container has not been started")
-        with closing(http.client.HTTPConnection("localhost")) as connection:
-            connection.auto_open = 0  # it leads into the container or nowhere
-            connection.sock = self._pod.dial(self._port)
-            connection.sock.settimeout(timeout_s)
-            connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            yield connection
+            yield Answer(response.status, content_type, _parts(response, sock, ends_at))
 
     def ended(self) -> bool:
         """Return whether the server's process has ended."""
@@ -219,10 +201,6 @@ class ModelServer:
         self._paths.remove([self._host])
 
 
-def _forwarded(headers: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in headers.items() if key.lower() in _FORWARDED_HEADERS}
-
-
 def _parts(
     response: http.client.HTTPResponse, sock: socket.socket, ends_at: float
 ) -> Iterator[bytes]:
@@ -231,7 +209,7 @@ def _parts(
     while left is None or left > 0:
         left_s = ends_at - time.monotonic()
         if left_s <= 0:
-            raise TimeoutError
+            raise TimeoutError("timed out")
         sock.settimeout(left_s)
         part = response.read1(min(left or _PART_BYTES, _PART_BYTES))
         if not part and left:

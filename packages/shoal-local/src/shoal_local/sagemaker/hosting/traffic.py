@@ -23,28 +23,16 @@ from werkzeug.wsgi import ClosingIterator
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker import measurements
 from shoal_local.sagemaker.core import Core
-from shoal_local.sagemaker.hosting.server import Fleet, StreamedAnswer
+from shoal_local.sagemaker.hosting.server import Answer, Fleet
 
 KIND = "endpoint"
-Reply = tuple[int, dict[str, str], bytes]
-StreamedReply = tuple[int, dict[str, str], Iterable[bytes]]
+Reply = tuple[int, dict[str, str], bytes | Iterable[bytes]]
 _VARIANT = "x-Amzn-Invoked-Production-Variant"
 _ACCEPT = "x-amzn-sagemaker-accept"
 _TEXT = 7
 """The type of a header whose value is a text."""
 _random = random.SystemRandom()
 _log = logging.getLogger(__name__)
-
-
-def not_serving(core: Core, endpoint: str) -> AwsError:
-    """Return the ValidationError of an invocation of an endpoint that is not there, or has no
-    fleet.
-    """
-    document = core.store.get(KIND, endpoint)
-    message = f"Endpoint {endpoint} of account {core.context.account} not found."
-    if document:
-        message = f"Endpoint {endpoint} is not in service (status {document['EndpointStatus']})."
-    return AwsError("ValidationError", message)
 
 
 class Traffic:
@@ -69,7 +57,7 @@ class Traffic:
         """
         with self._changed:
             if not self._routes:
-                raise not_serving(self._core, self._endpoint)
+                raise self._not_serving()
             fleets, shares = zip(*self._routes, strict=True)
             fleet = _random.choices(fleets, shares)[0]
             if fleet.max_concurrency is not None and fleet.busy >= fleet.max_concurrency:
@@ -83,6 +71,14 @@ class Traffic:
                 fleet.busy -= 1
                 self._changed.notify_all()
 
+    def _not_serving(self) -> AwsError:
+        """Return the ValidationError for an endpoint that is not there, or has no fleet."""
+        message = f"Endpoint {self._endpoint} of account {self._core.context.account} not found."
+        if document := self._core.store.get(KIND, self._endpoint):
+            status = document["EndpointStatus"]
+            message = f"Endpoint {self._endpoint} is not in service (status {status})."
+        return AwsError("ValidationError", message)
+
     def retire(self, fleet: Fleet) -> None:
         """End a fleet that has no route any more, after it has answered what it was sent."""
         with self._changed:
@@ -90,19 +86,40 @@ class Traffic:
             self._changed.wait_for(lambda: not fleet.busy, limit_s)
         fleet.server.close()
 
-    def invoke(self, body: bytes, headers: Mapping[str, str]) -> Reply:
-        """Answer InvokeEndpoint with status, headers and body. Raise what `acquire` raises."""
-        with self.acquire() as fleet:
-            started_at = time.monotonic()
+    def answer(
+        self, body: bytes, headers: Mapping[str, str], *, is_streamed: bool = False
+    ) -> Reply:
+        """Return status, headers and body of an invocation, or a stream of events as its body.
+
+        Raise what `acquire` raises.
+        """
+        settings = self._core.settings
+        limit_s = settings.stream_s if is_streamed else settings.invocation_s
+        if is_streamed:
+            headers = {**headers, "accept": headers.get(_ACCEPT, "*/*")}
+        with ExitStack() as invocation:
+            fleet = invocation.enter_context(self.acquire())
+            began_at = time.monotonic()
             try:
-                answer = fleet.server.invoke(body, headers)
+                answer = invocation.enter_context(fleet.server.invoke(body, headers, limit_s))
+                is_error = answer.status >= http.client.BAD_REQUEST
+                content = b"" if is_streamed and not is_error else answer.body()
             except (OSError, http.client.HTTPException) as error:
-                self._measure(fleet, 500, started_at)
+                self._measure(fleet, 500, began_at)
                 return self._no_answer(fleet, error)
-            self._measure(fleet, answer.status, started_at)
-        if answer.status >= http.client.BAD_REQUEST:
-            return self._model_error(fleet, answer.status, answer.body.decode(errors="replace"))
-        return 200, {"Content-Type": answer.content_type, _VARIANT: fleet.name}, answer.body
+            if is_streamed and not is_error:
+                answer_headers = {
+                    "Content-Type": "application/vnd.amazon.eventstream",
+                    "X-Amzn-SageMaker-Content-Type": answer.content_type,
+                    _VARIANT: fleet.name,
+                }
+                events = self._events(answer, fleet, began_at)
+                # whose `close()` ends the invocation wherever it is
+                return 200, answer_headers, ClosingIterator(events, invocation.pop_all().close)
+            self._measure(fleet, answer.status, began_at)
+        if is_error:
+            return self._model_error(fleet, answer.status, content.decode(errors="replace"))
+        return 200, {"Content-Type": answer.content_type, _VARIANT: fleet.name}, content
 
     def _measure(self, fleet: Fleet, status: int, started_at: float) -> None:
         """Publish an answer to InvokeEndpoint."""
@@ -134,33 +151,7 @@ class Traffic:
         headers = {"Content-Type": "application/json", "x-amzn-ErrorType": "ModelError"}
         return 424, headers, json.dumps(document).encode()
 
-    def stream(self, body: bytes, headers: Mapping[str, str]) -> Reply | StreamedReply:
-        """Answer InvokeEndpointWithResponseStream with status, headers and a stream of events, or
-        the body of an error. Raise what `acquire` raises.
-        """
-        with ExitStack() as invocation:
-            fleet = invocation.enter_context(self.acquire())
-            began_at = time.monotonic()
-            headers = {**headers, "accept": headers.get(_ACCEPT, "*/*")}
-            try:
-                answer = invocation.enter_context(fleet.server.stream(body, headers))
-                if answer.status >= http.client.BAD_REQUEST:
-                    text = b"".join(answer.parts).decode(errors="replace")
-                    self._measure(fleet, answer.status, began_at)
-                    return self._model_error(fleet, answer.status, text)
-            except (OSError, http.client.HTTPException) as error:
-                self._measure(fleet, 500, began_at)
-                return self._no_answer(fleet, error)
-            answer_headers = {
-                "Content-Type": "application/vnd.amazon.eventstream",
-                "X-Amzn-SageMaker-Content-Type": answer.content_type,
-                _VARIANT: fleet.name,
-            }
-            events = self._events(answer, fleet, began_at)
-            # whose `close()` ends the invocation wherever it is
-            return 200, answer_headers, ClosingIterator(events, invocation.pop_all().close)
-
-    def _events(self, answer: StreamedAnswer, fleet: Fleet, began_at: float) -> Iterator[bytes]:
+    def _events(self, answer: Answer, fleet: Fleet, began_at: float) -> Iterator[bytes]:
         status = 500
         try:
             for part in answer.parts:

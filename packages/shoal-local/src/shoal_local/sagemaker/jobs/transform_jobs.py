@@ -122,19 +122,19 @@ class TransformRun(JobRun):
             "Accept": self._request["TransformOutput"].get("Accept", ""),
         }
         sent = {key: value for key, value in headers.items() if value}
+        limit_s = client.get("InvocationsTimeoutInSeconds", _TIMEOUT_S)
         reason = ""
         for _ in range(1 + client.get("InvocationsMaxRetries", _MAX_RETRIES)):
             self._job.check_not_stopped()
             try:
-                answer = self._server.invoke(
-                    payload, sent, client.get("InvocationsTimeoutInSeconds", _TIMEOUT_S)
-                )
+                with self._server.invoke(payload, sent, limit_s) as answer:
+                    body = answer.body()
             except (OSError, http.client.HTTPException) as error:
                 reason = f"the model did not answer: {error!r}"
                 continue
             if answer.status == http.client.OK:
-                return answer.body
-            text = answer.body.decode(errors="replace")[:_SHOWN]
+                return body
+            text = body.decode(errors="replace")[:_SHOWN]
             reason = f"Bad HTTP status received from algorithm: {answer.status}: {text}"
         raise _InvocationError(reason)
 

@@ -29,7 +29,7 @@ from shoal_local.sagemaker.pipelines.records import (
     values_of,
 )
 from shoal_local.sagemaker.resources import Kind
-from shoal_local.sagemaker.shapes import Document, shape_errors, shape_for
+from shoal_local.sagemaker.shapes import Document, shape_errors, structure
 
 _MAX_NAME = 63
 _MAX_TUNING_NAME = 32
@@ -204,7 +204,7 @@ class Runner:
             {"Name": name, "Value": value if isinstance(value, str) else json.dumps(value)}
             for name, value in values.items()
         ]
-        if any(list(shape_errors(shape_for("OutputParameter"), each, "")) for each in entries):
+        if any(list(shape_errors(structure("OutputParameter"), each, "")) for each in entries):
             raise StepFailedError(
                 "ClientError: The function's answer has OutputParameters that a step cannot report,"
                 f" of {[len(each['Value']) for each in entries]} characters"
