@@ -12,13 +12,14 @@ import base64
 import binascii
 import copy
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Reversible
 from dataclasses import dataclass
 from itertools import islice
 
 from shoal_local.sagemaker.errors import invalid, not_emulated
 from shoal_local.sagemaker.shapes import Document, only_members
+
+_LOOK_EVERY_S = 0.2
 
 
 class Store:
@@ -91,22 +92,20 @@ class Store:
         self,
         kind: str,
         name: str,
-        done: Callable[[Document | None], bool],
-        timeout_s: float | None = None,
-    ) -> Document | None:
-        """Return the document once `done(document)`; None stands for a document that does not
-        exist.
-
-        Raise TimeoutError after `timeout_s`.
+        pending: Callable[[Document], bool],
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> bool:
+        """Return True once a document is not `pending` any more, or there is none; False if
+        `is_over` comes first, which is looked at all the time.
         """
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
-            while not done(document := self._documents.get(kind, {}).get(name.lower())):
-                remaining_s = None if deadline is None else deadline - time.monotonic()
-                if remaining_s is not None and remaining_s <= 0:
-                    raise TimeoutError(f"{kind} {name} after {timeout_s} s")
-                self._changed.wait(remaining_s)
-            return copy.deepcopy(document)
+            while (document := self._documents.get(kind, {}).get(name.lower())) is not None:
+                if not pending(document):
+                    break
+                if is_over():
+                    return False
+                self._changed.wait(_LOOK_EVERY_S)
+            return True
 
     def _put(self, kind: str, name: str, document: Document) -> None:
         self._documents.setdefault(kind, {})[name.lower()] = document

@@ -17,12 +17,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import check_fields, invalid, not_emulated
 from shoal_local.sagemaker.jobs.base.jobs import (
-    END_STATUSES,
+    RUNNING,
     TRAINING,
     TUNING,
     Job,
@@ -47,7 +48,6 @@ _TRAINING_LISTING = Listing(
 _FINAL = "FinalHyperParameterTuningJobObjectiveMetric"
 _BY_OBJECTIVE = "FinalObjectiveMetricValue"
 _COUNTERS = {"Completed": "Completed", "Stopped": "Stopped", "Failed": "NonRetryableError"}
-_CHECK_STOP_S = 0.2
 _MAX_FAILURES = 5
 """Training jobs that may end without an objective value before one has succeeded."""
 _NONE_SUCCEEDED = (
@@ -131,13 +131,17 @@ def _children(core: Core, tuning_job: Document) -> list[Document]:
     return core.store.select(TRAINING.store, lambda each: bool(each.get("TuningJobArn") == arn))
 
 
+def is_running(job: Document) -> bool:
+    return job["TrainingJobStatus"] in RUNNING
+
+
 def _summary(job: Document, tuning_job: Document) -> Document:
     """Return a HyperParameterTrainingJobSummary."""
     value = objective_value(job, tuning_job)
     objective = tuning_job["HyperParameterTuningJobConfig"]["HyperParameterTuningJobObjective"]
     final: dict[str, Any] = {_FINAL: objective | {"Value": value}}
     status = "Failed" if value is None else "Succeeded"
-    if job["TrainingJobStatus"] not in END_STATUSES:
+    if is_running(job):
         status = "Pending"
     members = {"TunedHyperParameters": job["_tuned"], "ObjectiveStatus": status}
     summary = job | members | (final if status == "Succeeded" else {})
@@ -234,29 +238,20 @@ class TuningRun(JobRun):
         self._training.create(
             training_request(request, name, values), TuningJobArn=arn, _tuned=dict(values)
         )
-        job = self._wait(name)
-        value = objective_value(job, self._request) if job else None
+        value = objective_value(self._ended(name), self._request)
         with self._lock:
             self._search.learn(number, value)
             self._successes += value is not None
             self._failures += value is None
 
-    def _wait(self, name: str) -> Document | None:
+    def _ended(self, name: str) -> Document:
         """Return the training job once it has ended; stop it with the tuning job."""
-        is_stopped = False
-        while not self._job.abandon.is_set():
-            try:
-                return self._job.core.store.wait(
-                    TRAINING.store,
-                    name,
-                    lambda job: job is None or job["TrainingJobStatus"] in END_STATUSES,
-                    timeout_s=_CHECK_STOP_S,
-                )
-            except TimeoutError:
-                if self._is_over() and not is_stopped:
-                    is_stopped = True
-                    self._training.order_stop(name)
-        return None
+        store = self._job.core.store
+        wait = partial(store.wait, TRAINING.store, name, is_running)
+        if not wait(self._is_over):
+            self._training.order_stop(name)
+            wait(self._job.abandon.is_set)
+        return store.read(TRAINING.store, name)
 
 
 Values = Mapping[str, str]

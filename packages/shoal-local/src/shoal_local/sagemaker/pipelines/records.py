@@ -10,6 +10,7 @@ import datetime
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Event
 from typing import Any
 
@@ -157,14 +158,15 @@ def lower_camel(document: Any) -> Any:
 
 
 CALLBACK_KIND = "callback"
-_CHECK_STOP_S = 0.2
+
+
+def _is_waiting(callback: Document) -> bool:
+    return bool(callback["Status"] == "Waiting")
 
 
 @dataclass(frozen=True)
 class Callback:
-    """One running step: its queue, its token, which can be answered, and the answer that it waits
-    for.
-    """
+    """One running step: its queue, and its token, which can be answered from now on."""
 
     core: Core
     sqs: Any
@@ -176,10 +178,9 @@ class Callback:
     def __post_init__(self) -> None:
         token, arn = self.token, self.execution_arn
         document = {"_name": token, "PipelineExecutionArn": arn, "Status": "Waiting"}
-        in_use = conflict(f"Token {token} is in use")
-        self.core.store.create(CALLBACK_KIND, token, document, lambda _: in_use)
+        self.core.store.create(CALLBACK_KIND, token, document, KeyError)
 
-    def send(self, status: str) -> None:
+    def _send(self, status: str) -> None:
         """Send the token; raise StepFailedError if the queue does not take it."""
         body = {
             "token": self.token,
@@ -194,25 +195,19 @@ class Callback:
                 f"ClientError: Failed to invoke sqs:SendMessage. Error Details: {error}"
             ) from error
 
-    def wait(self, stop: Event) -> dict[str, str]:
-        """Return the answer's parameters. A stop is told to the queue, and the answer awaited."""
-        told = False
-        while True:
-            try:
-                answer = self.core.store.wait(
-                    CALLBACK_KIND,
-                    self.token,
-                    lambda each: each is not None and each["Status"] != "Waiting",
-                    _CHECK_STOP_S,
-                )
-            except TimeoutError:
-                if stop.is_set() and not told:
-                    told = True
-                    self.send("Stopping")
-                continue
-            if answer is None or answer["Status"] == "Failed":
-                raise StepFailedError((answer or {}).get("FailureReason", ""))
-            return {each["Name"]: each["Value"] for each in answer.get("OutputParameters", [])}
+    def answer(self, stop: Event) -> dict[str, str]:
+        """Send the token, and return the answer's parameters. A stop is told to the queue, and the
+        answer awaited.
+        """
+        self._send("Executing")
+        wait = partial(self.core.store.wait, CALLBACK_KIND, self.token, _is_waiting)
+        if not wait(stop.is_set):
+            self._send("Stopping")
+            wait()
+        answer = self.core.store.read(CALLBACK_KIND, self.token)
+        if answer["Status"] == "Failed":
+            raise StepFailedError(answer["FailureReason"])
+        return {each["Name"]: each["Value"] for each in answer["OutputParameters"]}
 
 
 def values_of(answer: Mapping[str, str], declared: list[Document]) -> Document:
@@ -251,9 +246,7 @@ class Callbacks:
     def abandon(self) -> None:
         """Let no step wait any more: the emulator stops."""
         reason = {"Status": "Failed", "FailureReason": "The emulator was stopped."}
-        for each in self._core.store.select(
-            CALLBACK_KIND, lambda each: bool(each["Status"] == "Waiting")
-        ):
+        for each in self._core.store.select(CALLBACK_KIND, _is_waiting):
             self._core.store.change(
                 CALLBACK_KIND, each["_name"], lambda document: document.update(reason)
             )
@@ -266,7 +259,7 @@ class Callbacks:
         client_token = request.get("ClientRequestToken")
 
         def edit(each: Document) -> None:
-            if each["Status"] == "Waiting":
+            if _is_waiting(each):
                 each.update(answer, ClientRequestToken=client_token)
             elif client_token is None or each.get("ClientRequestToken") != client_token:
                 raise conflict(f"Callback token {token} has been answered already.")

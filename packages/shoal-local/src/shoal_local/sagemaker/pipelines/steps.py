@@ -4,9 +4,9 @@ step.
 
 import json
 import time
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from threading import Event
 from typing import Any
 
@@ -18,7 +18,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from shoal_local.context import RoleCredentials
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core
-from shoal_local.sagemaker.jobs.base.jobs import END_STATUSES
+from shoal_local.sagemaker.hosting.endpoints import IN_PROGRESS
+from shoal_local.sagemaker.jobs.base.jobs import RUNNING
 from shoal_local.sagemaker.jobs.tuning_jobs import training_summaries
 from shoal_local.sagemaker.pipelines.definition import CREATED, Step
 from shoal_local.sagemaker.pipelines.records import (
@@ -33,8 +34,6 @@ from shoal_local.sagemaker.shapes import Document, shape_errors, structure
 
 _MAX_NAME = 63
 _MAX_TUNING_NAME = 32
-_CHECK_STOP_S = 0.2
-_STABLE_STATUSES = {"InService", "Failed", "OutOfService", "UpdateRollbackFailed"}
 
 
 @dataclass(frozen=True)
@@ -135,10 +134,10 @@ class Runner:
         answer = self._call(f"Create{kind.noun}", **(arguments | request))
         noun = "TuningJob" if step.type == "Tuning" else kind.noun
         self.record.report(step, {noun: {"Arn": answer[kind.arn_key]}})
-        if not self._has_settled(kind, name, END_STATUSES):
+        wait = self._wait(kind, name, RUNNING)
+        if not wait(self.stop.is_set):
             self._stop_job(kind, name)
-            while not self._has_settled(kind, name, END_STATUSES, is_stopping=True):
-                continue
+            wait()
         job = self._call(f"Describe{kind.noun}", **{kind.name_key: name})
         status = job[kind.status_key]
         if status == "Completed":
@@ -149,20 +148,13 @@ class Runner:
         reason = job.get("FailureReason") or stopped
         raise StepFailedError(reason, _job_cause(reason))
 
-    def _has_settled(
-        self, kind: Kind, name: str, statuses: Collection[str], *, is_stopping: bool = False
-    ) -> bool:
-        """Wait until a resource has one of the statuses; return False if a stop comes before."""
-        while is_stopping or not self.stop.is_set():
-            with suppress(TimeoutError):
-                self.core.store.wait(
-                    kind.store,
-                    name,
-                    lambda each: each is None or each[kind.status_key] in statuses,
-                    _CHECK_STOP_S,
-                )
-                return True
-        return False
+    def _wait(self, kind: Kind, name: str, statuses: Collection[str]) -> Callable[..., bool]:
+        """Return what waits until a resource has none of the statuses (see `Store.wait`)."""
+
+        def pending(document: Document) -> bool:
+            return document[kind.status_key] in statuses
+
+        return partial(self.core.store.wait, kind.store, name, pending)
 
     def _stop_job(self, kind: Kind, name: str) -> None:
         try:
@@ -178,7 +170,7 @@ class Runner:
         request = {key: value for key, value in arguments.items() if not (exists and key == "Tags")}
         answer = self._call("UpdateEndpoint" if exists else "CreateEndpoint", **request)
         self.record.report(step, {"Endpoint": {"Arn": answer["EndpointArn"]}})
-        if not self._has_settled(kind, name, _STABLE_STATUSES):
+        if not self._wait(kind, name, IN_PROGRESS)(self.stop.is_set):
             raise StepStoppedError
         endpoint = self._call("DescribeEndpoint", EndpointName=name)
         if endpoint["EndpointStatus"] != "InService" or "FailureReason" in endpoint:
@@ -218,8 +210,7 @@ class Runner:
         callback = Callback(self.core, sqs, url, self.execution_arn, arguments)
         shown: Document = {"CallbackToken": callback.token, "SqsQueueUrl": url}
         self.record.report(step, {"Callback": shown | {"OutputParameters": []}})
-        callback.send("Executing")
-        answer = callback.wait(self.stop)
+        answer = callback.answer(self.stop)
         values = values_of(answer, step.document.get("OutputParameters", []))
         if self.stop.is_set():
             raise StepStoppedError

@@ -28,7 +28,7 @@ from shoal_local.sagemaker.shapes import Document, fitting
 
 TRAINING, PROCESSING = KINDS["training-job"], KINDS["processing-job"]
 TRANSFORM, TUNING = KINDS["transform-job"], KINDS["hyper-parameter-tuning-job"]
-END_STATUSES = frozenset({"Completed", "Failed", "Stopped"})
+RUNNING = frozenset({"InProgress", "Stopping"})
 
 
 class JobFailedError(Exception):
@@ -146,9 +146,6 @@ def supervise(
     return Ending(reason, pod.exit_codes())
 
 
-_HOLDS = ("InProgress", "Stopping")
-
-
 class JobRun:
     """The life of one job; `run()` returns when it has ended, whichever way."""
 
@@ -207,7 +204,7 @@ class Jobs(Resources):
     def holding(self) -> list[Document]:
         """Return the jobs that have instances, or wait for them."""
         key = self.kind.status_key
-        return self._core.store.select(self.kind.store, lambda job: job[key] in _HOLDS)
+        return self._core.store.select(self.kind.store, lambda job: job[key] in RUNNING)
 
     def _keep_job(self, request: Document, **members: Any) -> Job:
         """Add a job that has not begun."""
@@ -235,7 +232,7 @@ class Jobs(Resources):
     def stop(self, request: Document) -> Document:
         document = self.find(request[self.kind.name_key])
         status = document[self.kind.status_key]
-        if status not in {"InProgress", "Stopping"}:
+        if status not in RUNNING:
             words = self.kind.store.replace("-", " ")
             raise invalid(f"The request was rejected because the {words} is in status {status}.")
         self.order_stop(document["_name"])
