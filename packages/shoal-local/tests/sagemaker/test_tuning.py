@@ -230,10 +230,9 @@ def test_a_grid_has_every_combination_once() -> None:
 @pytest.mark.parametrize(
     ("bounds", "message"),
     [
-        ({"MinValue": "a", "MaxValue": "1"}, "has a bound that is no number"),
-        ({"MinValue": "2", "MaxValue": "1"}, "needs a MinValue that is less than MaxValue"),
-        ({"MinValue": "1", "MaxValue": "1"}, "needs a MinValue that is less than MaxValue"),
-        ({"MinValue": "0", "MaxValue": "1", "ScalingType": "Logarithmic"}, "greater than 0"),
+        ({"MinValue": "a", "MaxValue": "1"}, "range of x is wrong: could not convert"),
+        ({"MinValue": "2", "MaxValue": "1"}, "range of x is wrong: .low <= high. must hold"),
+        ({"MinValue": "0", "MaxValue": "1", "ScalingType": "Logarithmic"}, "low > 0. must hold"),
     ],
 )
 def test_a_range_without_values_is_refused(bounds: dict[str, str], message: str) -> None:

@@ -271,17 +271,14 @@ def _optuna() -> Any:
 
 
 def read_ranges(document: Document) -> Space:
-    """Return the ranges of ParameterRanges; raise AwsError for none, or for one that is wrong.
-
-    AWS chooses the scale where it is Auto; here it is linear.
-    """
+    """Return the ranges of ParameterRanges; raise AwsError for none. The scale Auto is linear here."""
     kinds = _optuna().distributions
     numbers = (
         ("IntegerParameterRanges", int, kinds.IntDistribution),
         ("ContinuousParameterRanges", float, kinds.FloatDistribution),
     )
     space = {
-        each["Name"]: kind(*_bounds(each, read), log=each.get("ScalingType") == "Logarithmic")
+        each["Name"]: _range(each, read, kind)
         for member, read, kind in numbers
         for each in document.get(member, [])
     }
@@ -292,18 +289,13 @@ def read_ranges(document: Document) -> Space:
     return space
 
 
-def _bounds(document: Document, read: Callable[[str], float]) -> tuple[float, float]:
-    """Return the bounds of a range of numbers; raise AwsError if it has none."""
-    name = document["Name"]
+def _range(document: Document, read: Callable[[str], float], kind: Callable[..., Any]) -> Any:
+    """Return the distribution of a range of numbers; raise AwsError if it is wrong."""
+    low, high = document["MinValue"], document["MaxValue"]
     try:
-        low, high = read(document["MinValue"]), read(document["MaxValue"])
-    except ValueError:
-        raise invalid(f"The range of {name} has a bound that is no number") from None
-    if not -math.inf < low < high < math.inf:
-        raise invalid(f"The range of {name} needs a MinValue that is less than MaxValue")
-    if document.get("ScalingType") == "Logarithmic" and low <= 0:
-        raise invalid(f"Logarithmic scaling of {name} needs values greater than 0")
-    return low, high
+        return kind(read(low), read(high), log=document.get("ScalingType") == "Logarithmic")
+    except ValueError as error:  # no number, or optuna refuses it
+        raise invalid(f"The range of {document['Name']} is wrong: {error}") from None
 
 
 def _size(distribution: Any) -> float:
