@@ -14,7 +14,7 @@ import pytest
 
 from shoal_local.archives import BadArchiveError, unpack_tar, unpack_zip
 from shoal_local.sagemaker.jobs.base import storage
-from shoal_local.sagemaker.jobs.base.storage import DataError, archive, files_in, unpack
+from shoal_local.sagemaker.jobs.base.storage import DataError, archive, files_in
 
 OUTSIDE = ["../escaped", "a/../../escaped", "/escaped", "..", "..\\escaped", "C:/escaped"]
 
@@ -48,7 +48,7 @@ def below(folder: Path) -> list[str]:
 
 def unpack_members(folder: Path, *members: tarfile.TarInfo) -> list[str]:
     """Unpack an archive of these members into `there`; return what is there then."""
-    unpack(tar_of(folder / "a.tar.gz", *members), folder / "there")
+    unpack_tar(tar_of(folder / "a.tar.gz", *members), folder / "there")
     return below(folder / "there")
 
 
@@ -77,7 +77,7 @@ def test_what_links_inside_of_a_packed_folder_point_to_is_unpacked_in_their_plac
     (model / "latest.pt").symlink_to("best/first.pt")
     (model / "model.pt").hardlink_to(model / "code" / "step-1.pt")
     assert archive(model, tmp_path / "model.tar.gz")
-    unpack(tmp_path / "model.tar.gz", tmp_path / "there")
+    unpack_tar(tmp_path / "model.tar.gz", tmp_path / "there")
     files = [each for each in (tmp_path / "there").rglob("*") if each.is_file()]
     names = sorted(str(each.relative_to(tmp_path / "there")) for each in files)
     linked = ["best/first.pt", "best/step-1.pt", "latest.pt", "model.pt"]
@@ -166,7 +166,7 @@ def test_a_member_that_is_no_file_inside_of_the_folder_is_refused(
     tmp_path: Path, entry: tarfile.TarInfo, message: str
 ) -> None:
     (tmp_path / "in").mkdir()
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(BadArchiveError, match=message):
         unpack_members(tmp_path / "in", entry, member("link/escaped"))
     assert below(tmp_path / "in") == ["a.tar.gz", "there"]
 

@@ -108,18 +108,17 @@ def test_a_directory_that_cannot_be_mounted_fails_the_job_with_both_names(
 
 
 @pytest.mark.parametrize(
-    ("vpc", "members", "mode", "reason"),
+    ("vpc", "members", "reason"),
     [
-        ("", {}, "File", "VpcConfig"),
-        ("fsx", {}, "FastFile", "is read in the input mode File, not FastFile"),
-        ("fsx", {"FileSystemType": "EFS"}, "File", "FileSystemType EFS; it has FSxLustre"),
-        ("fsx", {"FileSystemAccessMode": "rw"}, "File", "FileSystemAccessMode rw; it has ro"),
+        ("", {}, "VpcConfig"),
+        ("fsx", {"FileSystemType": "EFS"}, "FileSystemType EFS; it has FSxLustre"),
+        ("fsx", {"FileSystemAccessMode": "rw"}, "FileSystemAccessMode rw; it has ro"),
     ],
 )
 def test_what_a_file_system_channel_cannot_be_is_refused_before_anything_starts(
-    account: Account, fsx: Data, vpc: str, members: dict[str, str], mode: str, reason: str
+    account: Account, fsx: Data, vpc: str, members: dict[str, str], reason: str
 ) -> None:
-    request = fsx(vpc, **members) | {"AlgorithmSpecification": algorithm(LOOK, mode)}
+    request = fsx(vpc, **members) | {"AlgorithmSpecification": algorithm(LOOK, "File")}
     with pytest.raises(ClientError, match=reason):
         account.train("refused", **request)
 

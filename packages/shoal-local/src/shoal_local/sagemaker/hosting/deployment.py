@@ -18,7 +18,6 @@ from shoal_local.errors import AwsError
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.container.launch import PodError
 from shoal_local.sagemaker.core import Core
-from shoal_local.sagemaker.errors import invalid, not_emulated
 from shoal_local.sagemaker.hosting.server import Fleet, ServerFailedError
 from shoal_local.sagemaker.hosting.traffic import Traffic
 from shoal_local.sagemaker.jobs.base.containers import BuildStoppedError, RuntimeBuildError
@@ -27,16 +26,11 @@ from shoal_local.sagemaker.resources import assume
 from shoal_local.sagemaker.shapes import Document
 
 ALL_TRAFFIC = 1.0
-_ROUNDING = 1e-9
-_PERCENT = {"CanarySize": (1, 50), "LinearStepSize": (10, 50)}
-"""Of the new fleet (API reference, TrafficRoutingConfig)."""
 
 
 @dataclass(frozen=True)
 class Shift:
-    """Give the new fleet `share` of the traffic (0 to 1), then watch it for `bake_s` seconds of the
-    deployment's clock.
-    """
+    """Give the new fleet `share` of the traffic (0 to 1), then bake for `bake_s` of its clock."""
 
     share: float
     bake_s: float
@@ -52,10 +46,7 @@ class Plan:
 
 
 def plan_of(config: Document | None) -> Plan:
-    """Return the plan of a DeploymentConfig; without one the new fleet gets all traffic at once.
-
-    Raise AwsError for what is incomplete or not emulated.
-    """
+    """Return the plan of a DeploymentConfig; without one the new fleet gets all traffic at once."""
     if not config:
         return Plan()
     watched = config.get("AutoRollbackConfiguration", {}).get("Alarms", [])
@@ -73,24 +64,11 @@ def plan_of(config: Document | None) -> Plan:
 def _shares(routing: Document) -> list[float]:
     """Return the shares that come before all of the traffic."""
     if routing["Type"] == "CANARY":
-        return [_share(routing, "CanarySize")]
+        return [routing["CanarySize"]["Value"] / 100]
     if routing["Type"] == "LINEAR":
-        step = _share(routing, "LinearStepSize")
-        shares = [number * step for number in range(1, int(ALL_TRAFFIC / step) + 1)]
-        return [share for share in shares if share < ALL_TRAFFIC - _ROUNDING]
+        step = routing["LinearStepSize"]["Value"]
+        return [percent / 100 for percent in range(step, 100, step)]
     return []
-
-
-def _share(routing: Document, member: str) -> float:
-    if member not in routing:
-        raise invalid(f"{member} is required for the traffic routing type {routing['Type']}")
-    size = routing[member]
-    if size["Type"] != "CAPACITY_PERCENT":
-        raise not_emulated(f"{member} of the type {size['Type']}; use CAPACITY_PERCENT")
-    least, most = _PERCENT[member]
-    if not least <= size["Value"] <= most:
-        raise invalid(f"{member} must be {least} to {most} percent of the variant's capacity")
-    return float(size["Value"]) / 100
 
 
 FAILURES = (
@@ -185,10 +163,7 @@ class Deployment:
             )
 
     def _check_alarms(self, when: str) -> None:
-        """Raise RolledBackError if an alarm is in ALARM, cannot be read, or does not exist.
-
-        SageMaker reads alarms with the execution role.
-        """
+        """Raise RolledBackError for an alarm that rings, or that the execution role cannot read."""
         if not self.plan.alarms:
             return
         self._role = self._role or assume(

@@ -51,13 +51,9 @@ class Endpoints(Resources):
         self._closing = threading.Event()
 
     def create(self, request: Document) -> Document:
-        """Create an endpoint.
-
-        Its DeploymentConfig is only checked: a new endpoint has no fleet to shift traffic from.
-        """
+        """Create an endpoint. A DeploymentConfig has no fleet to shift traffic from."""
         check_fields("CreateEndpoint", request)
         config = EndpointConfigs(self._core).describe(request)
-        plan_of(request.get("DeploymentConfig"))
         members = {key: value for key, value in request.items() if key != "DeploymentConfig"}
         document = self.keep(members, EndpointStatus="Creating")
         name = document["EndpointName"]

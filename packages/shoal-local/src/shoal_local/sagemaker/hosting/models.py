@@ -8,6 +8,7 @@ files are named, and nothing of ours reads them.
 from pathlib import Path
 from typing import Any
 
+from shoal_local.archives import BadArchiveError, unpack_tar
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import check_fields, invalid, not_emulated
@@ -51,10 +52,7 @@ class Models(Resources):
 
 
 def resolve_container(core: Core, container: Document) -> Document:
-    """Return Image, model data and Environment of a container definition.
-
-    A model package is looked up. Raise ValidationException for what is not emulated.
-    """
+    """Return a container definition; that of a model package, where it names one."""
     check_fields("ContainerDefinition", container)
     if "ModelPackageName" in container:
         container = _container_of_package(core, container)
@@ -97,10 +95,7 @@ def model_uri(container: Document) -> str:
 
 
 def fetch_model(s3: Any, url: str, folder: Path, target: Path) -> None:
-    """Download a model into `target`; an archive is unpacked there, by way of `folder`.
-
-    Raise DataError if that fails.
-    """
+    """Download a model into `target`, an archive by way of `folder`; raise DataError."""
     if url.endswith("/"):
         if not storage.fetch_prefix(s3, url, target):
             raise storage.DataError(f"Failed to download model data: nothing is below {url}")
@@ -109,8 +104,8 @@ def fetch_model(s3: Any, url: str, folder: Path, target: Path) -> None:
     archive = folder / "model.tar.gz"
     storage.fetch_object(s3, bucket, key, archive)
     try:
-        storage.unpack(archive, target)
-    except storage.DataError as error:
+        unpack_tar(archive, target)
+    except BadArchiveError as error:
         raise storage.DataError(
             f"Failed to extract model data archive from URL {url}: {error}"
         ) from error

@@ -54,10 +54,7 @@ class Answer:
 
 
 class ModelServer:
-    """A container that serves one model. `close()` ends its process and deletes its files.
-
-    It serves an endpoint; a subclass says for what else.
-    """
+    """A container that serves one model of an endpoint; a subclass says for what else."""
 
     def __init__(self, core: Core, endpoint: str, variant: Document, model: Document) -> None:
         self._core, self._variant, self._model = core, variant, model
@@ -89,10 +86,14 @@ class ModelServer:
         )
         image = containers.image_for(self._core, container["Image"], "inference")
         kind, request = self._created_by
-        request = {**request, "PrimaryContainer": container}
-        role = self._model["ExecutionRoleArn"]
-        credentials = containers.act_as(self._core, role, kind, self._endpoint, request)
-        place = containers.Workplace(self._core, image, self._paths, credentials, *self._log_place)
+        place = containers.Workplace(
+            self._core,
+            image,
+            self._paths,
+            self._model["ExecutionRoleArn"],
+            (kind, self._endpoint, {**request, "PrimaryContainer": container}),
+            self._log_place,
+        )
         self._log = place.log
         self._paths.renew([self._host])
         paths = self._paths.host(self._host)
@@ -231,12 +232,7 @@ _TAGGED = re.compile(
 
 
 class Fleet:
-    """The server of an endpoint with one configuration, whose only variant it serves.
-
-    `busy` is the number of its current invocations.
-
-    Raises AwsError if the variant's model has been deleted.
-    """
+    """The server of an endpoint's configuration; `busy` counts its current invocations."""
 
     def __init__(self, core: Core, endpoint: str, config: Document) -> None:
         self._core = core

@@ -4,20 +4,19 @@ InvokeEndpointWithResponseStream answers with events, as the container's answer 
 above 399 is a ModelError, as for InvokeEndpoint. What goes wrong later is the last event:
 ModelStreamError, or InternalStreamFailure for a failure here. Sources: API reference,
 InvokeEndpointWithResponseStream; AWS's wording of a timeout: repost.aws, "invoke streaming timeout
-error". The format is that of botocore/eventstream.py.
+error".
 """
 
 import http.client
 import json
 import logging
 import random
-import struct
 import threading
 import time
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
+from moto.core.eventstream import EventStreamEncoder
 from werkzeug.wsgi import ClosingIterator
 
 from shoal_local.errors import AwsError
@@ -29,8 +28,6 @@ KIND = "endpoint"
 Reply = tuple[int, dict[str, str], bytes | Iterable[bytes]]
 _VARIANT = "x-Amzn-Invoked-Production-Variant"
 _ACCEPT = "x-amzn-sagemaker-accept"
-_TEXT = 7
-"""The type of a header whose value is a text."""
 _random = random.SystemRandom()
 _log = logging.getLogger(__name__)
 
@@ -50,10 +47,8 @@ class Traffic:
 
     @contextmanager
     def acquire(self) -> Iterator[Fleet]:
-        """Yield a fleet for one invocation.
-
-        Raise ThrottlingException if a serverless fleet has its maximum of invocations, and
-        ValidationError if there is no route, or none any more.
+        """Yield a fleet for one invocation. Raise ThrottlingException if a serverless fleet is
+        busy, ValidationError if there is no route.
         """
         with self._changed:
             if not self._routes:
@@ -89,10 +84,7 @@ class Traffic:
     def answer(
         self, body: bytes, headers: Mapping[str, str], *, is_streamed: bool = False
     ) -> Reply:
-        """Return status, headers and body of an invocation, or a stream of events as its body.
-
-        Raise what `acquire` raises.
-        """
+        """Return status, headers, and the body of an invocation or a stream of events."""
         settings = self._core.settings
         limit_s = settings.stream_s if is_streamed else settings.invocation_s
         if is_streamed:
@@ -185,12 +177,5 @@ def event(headers: Mapping[str, str], payload: bytes) -> bytes:
     """Return one message of application/vnd.amazon.eventstream."""
     is_event = headers[":message-type"] == "event"
     kind = "application/octet-stream" if is_event else "application/json"
-    encoded = b"".join(
-        struct.pack("!B", len(name)) + name.encode() + struct.pack("!BH", _TEXT, len(value)) + value
-        for name, text in {**headers, ":content-type": kind}.items()
-        for value in (text.encode(),)
-    )
-    total = 16 + len(encoded) + len(payload)
-    prelude = struct.pack("!II", total, len(encoded))
-    message = prelude + struct.pack("!I", zlib.crc32(prelude)) + encoded + payload
-    return message + struct.pack("!I", zlib.crc32(message))
+    message = EventStreamEncoder().encode_message({**headers, ":content-type": kind}, payload)
+    return bytes(message)

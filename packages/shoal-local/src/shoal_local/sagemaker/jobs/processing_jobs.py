@@ -85,12 +85,18 @@ class ProcessingRun(JobRun):
 
     def _lifecycle(self) -> None:
         self._job.check_capacity()
-        self._take_instances()
-        core, kind, name = self._job.core, self._job.kind, self._job.name
-        role = self._request["RoleArn"]
-        credentials = containers.act_as(core, role, kind.store, name, self._request)
+        # no page names a wait
+        if (taken := capacity.take(self._job, self._request)) is None:
+            raise JobFailedError(capacity.NO_CAPACITY)
+        self._kind = taken.instance_type
+        kind, name = self._job.kind, self._job.name
         self._place = containers.Workplace(
-            core, self._image, self._paths, credentials, kind.log_group, name
+            self._job.core,
+            self._image,
+            self._paths,
+            self._request["RoleArn"],
+            (kind.store, name, self._request),
+            (kind.log_group, name),
         )
         self._log, self._s3 = self._place.log, self._place.s3
         self._paths.renew([_HOST])
@@ -109,15 +115,6 @@ class ProcessingRun(JobRun):
             raise JobFailedError(f"AlgorithmError: {reason}")
         self._upload()
 
-    def _take_instances(self) -> None:
-        """Take the first type of a list that has capacity; no page names a wait."""
-        settings = self._job.core.settings
-        found = capacity.Offers(settings.capacity, settings.hosting_speed).first(self._request)
-        if found is None:
-            raise JobFailedError(capacity.NO_CAPACITY)
-        self._kind = found.instance_type
-        capacity.select(self._job, found)
-
     def _prepare(self) -> None:
         """Build the runtime where it is missing; fetch the inputs; write the configuration."""
         uri, stopped = self._request["AppSpecification"]["ImageUri"], self._job.stop.is_set
@@ -126,19 +123,11 @@ class ProcessingRun(JobRun):
             self._job.check_not_stopped()
             source = each["S3Input"]
             target = self._host.path_of(source["LocalPath"])
-            storage.fetch_input(
-                self._s3,
-                source["S3Uri"],
-                target,
-                self._job.core.context.region,
-                self._request["RoleArn"],
-            )
+            storage.fetch_input(self._s3, source["S3Uri"], target, self._request["RoleArn"])
         self._configure()
 
     def _configure(self) -> None:
-        """Create the folders of outputs and write the configuration files (dg
-        build-your-own-processing-container).
-        """
+        """Create folders and files of configuration (dg build-your-own-processing-container)."""
         for each in self._outputs:
             self._local(each).mkdir(parents=True, exist_ok=True)
         config = self._host.ml / "config"

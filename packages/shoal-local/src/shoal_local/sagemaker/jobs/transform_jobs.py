@@ -75,7 +75,7 @@ class TransformRun(JobRun):
         uri = self._request["TransformInput"]["DataSource"]["S3DataSource"]["S3Uri"]
         keys = storage.keys_below(s3, uri)
         if not keys:
-            raise DataError(storage.no_objects_message(uri, context.region, role))
+            raise DataError(storage.no_objects_message(s3, uri, role))
         # from here on AWS bills, also while the container starts (DescribeTransformJob)
         self._job.change(lambda document: document.update(TransformStartTime=names.now()))
         with closing(self._server):
@@ -187,10 +187,7 @@ def joined(payload: bytes, answer: bytes) -> bytes:
 
 
 def payloads(request: Document, content: BinaryIO) -> Iterator[bytes]:
-    """Yield the requests' bodies: the whole object, or as many lines as a body may hold.
-
-    Raise an error for a record above the limit; a limit of 0 is none.
-    """
+    """Yield bodies: the whole object, or as many lines as one may hold; a limit of 0 is none."""
     max_mb = request.get("MaxPayloadInMB", _MAX_PAYLOAD_MB)
     max_bytes = max_mb * 1024**2 or sys.maxsize
     if request["TransformInput"].get("SplitType", "None") != "Line":

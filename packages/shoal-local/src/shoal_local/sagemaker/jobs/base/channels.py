@@ -33,30 +33,21 @@ def check_channel(channel: Document, request: Document) -> None:
             f"channel {name!r}: a channel is a folder below /opt/ml/input/data, and needs a name"
             " that can be one"
         )
-    if "FileSystemDataSource" not in source:
-        if "S3DataSource" not in source:
-            raise invalid(f"channel {name} needs an S3DataSource or a FileSystemDataSource")
-        return
-    if (mode := _mode(channel, request)) != "File":
-        raise invalid(f"channel {name}: a file system is read in the input mode File, not {mode}")
-    if not request.get("VpcConfig"):
-        raise invalid(
-            f"channel {name}: a file system can be reached from a VPC only; give the job a"
-            " VpcConfig"
-        )
+    if "FileSystemDataSource" in source:
+        if not request.get("VpcConfig"):
+            raise invalid(f"channel {name}: a file system needs a VpcConfig of the job")
+    elif "S3DataSource" not in source:
+        raise invalid(f"channel {name} needs an S3DataSource or a FileSystemDataSource")
 
 
 def check_objects(core: Core, request: Document, credentials: RoleCredentials) -> None:
-    """Raise ValidationException if a channel has no objects.
-
-    AWS looks for them when the job is created, with the job's role.
-    """
+    """Raise ValidationException if a channel has no objects, which AWS lists with the job's role."""
     s3 = core.context.clients("s3", credentials)
     for channel in request.get("InputDataConfig", []):
         if "S3DataSource" not in channel["DataSource"]:
             continue
         uri = channel["DataSource"]["S3DataSource"]["S3Uri"]
-        message = storage.no_objects_message(uri, core.context.region, request["RoleArn"])
+        message = storage.no_objects_message(s3, uri, request["RoleArn"])
         try:
             if not storage.keys_below(s3, uri):
                 raise invalid(message)
@@ -97,7 +88,6 @@ class Channels:
             self._s3,
             source["S3DataSource"]["S3Uri"],
             paths.channel(name),
-            self._context.region,
             self._request["RoleArn"],
             keep=lambda at: not is_sharded or at % len(self._hosts) == position,
         )
@@ -132,10 +122,7 @@ class Channels:
             paths.channel(name).symlink_to(self._mounted[name])
 
     def _directory(self, source: Document) -> Path:
-        """Return the folder of a directory of a file system.
-
-        How AWS words a failure is not documented; here it is a ClientError that names both.
-        """
+        """Return the folder of a directory of a file system; the words of a failure are ours."""
         file_system_id, directory = source["FileSystemId"], source["DirectoryPath"]
         subnets = self._request["VpcConfig"]["Subnets"]
         fsx = self._context.clients("fsx", self._credentials)

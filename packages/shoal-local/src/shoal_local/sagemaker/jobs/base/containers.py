@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shoal_local.context import RoleCredentials
 from shoal_local.processes import end_group, in_thread
 from shoal_local.runtimes.catalog import Image, accelerators, image, image_patterns, runtimes
 from shoal_local.sagemaker.container.launch import Host, Pod, isolation_refused
@@ -77,10 +76,7 @@ _OTHER_REGION: Mapping[str, str] = {
 
 
 def image_for(core: Core, uri: str, use: str) -> Image:
-    """Return the catalog's entry for an image, or of the runtime that the settings name for it.
-
-    Raise AwsError if there is none, and for an image in ECR of another region.
-    """
+    """Return an image's runtime; raise AwsError without one, and for ECR of another region."""
     registry, region = _REGISTRY.match(uri), core.context.region
     if registry and registry[1] != region:
         found, suffix = registry.groups()
@@ -112,10 +108,7 @@ def image_notice(uri: str, entry: Image) -> str:
 
 @dataclass(frozen=True)
 class Machine:
-    """This machine's share for one emulated host.
-
-    `accelerators_override` is the number of devices that the user asked for.
-    """
+    """This machine's share for one emulated host, with the accelerators that the user has set."""
 
     cores: int
     accelerators_override: int | None
@@ -128,10 +121,8 @@ class Machine:
         return cls(cores, accelerators_override)
 
     def accelerators(self, instance_type: str, hosts: int) -> int:
-        """Return how many accelerators a host shows.
-
-        As many as the instance type has, but no more than cores, so that ranks do not outnumber
-        them; at least 1 if the type has any.
+        """Return how many a host shows: as many as the type has, but no more than cores, so that
+        ranks do not outnumber them.
         """
         gpus = accelerators(instance_type)
         if gpus == 0 or self.accelerators_override is not None:
@@ -184,10 +175,7 @@ def addresses(hosts: Sequence[str]) -> dict[str, str]:
 
 
 def write_ssh_client(hosts: Sequence[HostPaths]) -> None:
-    """Give the hosts of one job a common secret, and an `ssh` that uses it.
-
-    Their SSH key is derived from the secret (see `inside/remote_shell.py`).
-    """
+    """Give the hosts of a job an `ssh` and the secret from which it derives their key."""
     secret = secrets.token_hex(32)
     for paths in hosts:
         file = paths.folder / "bin" / "cluster-secret"
@@ -207,16 +195,12 @@ def _write_program(paths: HostPaths, name: str, text: str) -> None:
     program.chmod(0o755)
 
 
-def act_as(core: Core, role_arn: str, kind: str, name: str, request: Document) -> RoleCredentials:
-    """Return the role's credentials, with which all is done for a resource that `request` made."""
-    credentials = core.context.role_credentials(role_arn, f"SageMaker-{name}"[:64])
-    core.context.on_behalf(kind, name, request, credentials)
-    return credentials
-
-
 class Workplace:
     """Where the containers of one job or model work: a folder, which is emptied, a role's
     credentials, a log, and an image's runtime.
+
+    `created_by`: kind, name and request of the resource for which the role is used; `log_place`:
+    the log group, and what its streams begin with.
     """
 
     def __init__(
@@ -224,16 +208,19 @@ class Workplace:
         core: Core,
         image_entry: Image,
         paths: JobPaths,
-        credentials: RoleCredentials,
-        log_group: str,
-        log_prefix: str,
+        role_arn: str,
+        created_by: tuple[str, str, Document],
+        log_place: tuple[str, str],
     ) -> None:
         self._core, self._image, self._paths = core, image_entry, paths
-        self._credentials, clients = credentials, core.context.clients
+        context, name = core.context, created_by[1]
+        self.credentials = context.role_credentials(role_arn, f"SageMaker-{name}"[:64])
+        context.on_behalf(*created_by, self.credentials)
         self.machine = Machine.here(core.settings.accelerators)
-        self.s3 = clients("s3", credentials)
+        self.s3 = context.clients("s3", self.credentials)
         paths.make()
-        self.log = LogStreams(clients("logs", credentials), log_group, log_prefix, paths.log)
+        logs = context.clients("logs", self.credentials)
+        self.log = LogStreams(logs, *log_place, paths.log)
 
     def build_runtime(self, uri: str, stopped: Callable[[], bool]) -> None:
         """Build the runtime where it is missing, and say in the log what stands for the image.
@@ -279,7 +266,7 @@ class Workplace:
 
     def environment(self, paths: HostPaths, variables: Mapping[str, str]) -> dict[str, str]:
         """Return a container's environment: image, region, credentials, then `variables`."""
-        context, credentials = self._core.context, self._credentials
+        context, credentials = self._core.context, self.credentials
         bin_folder = self._image.runtime.folder() / "bin"
         tools = "/opt/emulator-bin" if not isolation_refused() else str(paths.folder / "bin")
         values = {
@@ -321,10 +308,7 @@ class Workplace:
 
 
 def write_recipes_program(image_entry: Image, recipes: Path | None, paths: HostPaths) -> str:
-    """Copy the program of an image's recipe into a container; return its path there.
-
-    Raise FileNotFoundError if the folder of recipes does not have it.
-    """
+    """Copy a recipe's program into a container; return its path. Raise FileNotFoundError."""
     if recipes is None:
         raise FileNotFoundError(f"{image_entry.recipe}/{image_entry.program}")
     text = (recipes / image_entry.recipe / image_entry.program).read_text(encoding="utf-8")

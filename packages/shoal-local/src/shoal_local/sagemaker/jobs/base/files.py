@@ -51,9 +51,7 @@ class HostPaths:
         return self.ml / "input" / "data" / name
 
     def path_of(self, path_in_container: str) -> Path:
-        """Return the path here of a path below /opt/ml in the container; other paths are not
-        emulated.
-        """
+        """Return the path here of a path below /opt/ml in the container; no other is emulated."""
         path = Path(path_in_container)
         if ".." in path.parts or not path.is_relative_to(_OPT_ML):
             raise not_emulated(f"the container path {path_in_container} (only paths below /opt/ml)")
@@ -149,9 +147,7 @@ class LogStreams:
         self.write("emulator", line)
 
     def evidence(self, host: str) -> str:
-        """Return the last lines of a host, which say why it failed, each as a terminal shows it:
-        from its last carriage return on.
-        """
+        """Return a host's last lines, each as a terminal shows it: from its last carriage return."""
         start = f"{host} "
         lines = [line.removeprefix(start) for line in self.tail(200) if line.startswith(start)]
         lines = [line.rpartition("\r")[2] for line in lines]
@@ -179,10 +175,7 @@ class LogStreams:
                 self._put(host, [{"timestamp": at, "message": line} for at, line in lines])
 
     def _next_batch(self) -> tuple[list[tuple[str, int, str]], bool]:
-        """Return at least one line and what has come a pause after it; False at the end.
-
-        There is one pause for all lines: to wake up for each would slow what writes them.
-        """
+        """Return the lines of one pause, as waking up for each would be slow; False at the end."""
         batch: list[tuple[str, int, str]] = []
         size, entry = 0, self._queue.get()
         if self._queue.empty():

@@ -50,11 +50,6 @@ class Job:
     name: str
     stop: threading.Event = field(default_factory=threading.Event)
     abandon: threading.Event = field(default_factory=threading.Event)
-    ended: threading.Event = field(default_factory=threading.Event)
-    """Set, except while the thread of the job runs."""
-
-    def __post_init__(self) -> None:
-        self.ended.set()
 
     def document(self) -> Document:
         return self.core.store.read(self.kind.store, self.name)
@@ -107,10 +102,7 @@ class Ending:
 
     @property
     def exit_code(self) -> int:
-        """0 only if every host's command exited with 0.
-
-        Otherwise the first other code, or 137 if all that is known is the kill.
-        """
+        """0 if every host's is; else the first other one, or 137 if all known is the kill."""
         codes = self.exit_codes.values()
         otherwise = 0 if codes and all(code == 0 for code in codes) else 137
         return next(filter(None, codes), otherwise)
@@ -119,10 +111,7 @@ class Ending:
 def supervise(
     pod: Pod, job: Job, deadline_s: float, is_interrupted: Callable[[], bool] = lambda: False
 ) -> Ending:
-    """Wait for the end of the job's `pod`, and close it.
-
-    After a stop, an interruption or `deadline_s` it gets SIGTERM, and after the grace SIGKILL.
-    """
+    """Close `pod` at its end; a stop, an interruption or `deadline_s` sends SIGTERM, then SIGKILL."""
     deadline = time.monotonic() + deadline_s
     reason = EndReason.EXITED
     try:
@@ -199,6 +188,7 @@ class Jobs(Resources):
     def __init__(self, core: Core) -> None:
         super().__init__(core)
         self._running: dict[str, Job] = {}
+        self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
 
     def holding(self) -> list[Document]:
@@ -223,10 +213,10 @@ class Jobs(Resources):
             finally:
                 with self._lock:
                     self._running.pop(job.name, None)
-                job.ended.set()
 
-        job.ended.clear()
-        in_thread(job.name, body)
+        with self._lock:
+            alive = filter(threading.Thread.is_alive, self._threads)
+            self._threads = [*alive, in_thread(job.name, body)]
         return {self.kind.arn_key: self._core.arn(self.kind.store, job.name)}
 
     def stop(self, request: Document) -> Document:
@@ -256,9 +246,8 @@ class Jobs(Resources):
     def close(self) -> None:
         """Kill the running jobs and wait for the end of each thread."""
         with self._lock:
-            jobs = list(self._running.values())
-        for job in jobs:
-            job.abandon.set()
-            job.stop.set()
-        for job in jobs:
-            job.ended.wait(timeout=30)
+            for job in self._running.values():
+                job.abandon.set()
+                job.stop.set()
+        for thread in self._threads:
+            thread.join(timeout=30)

@@ -17,13 +17,7 @@ from boto3.exceptions import S3UploadFailedError
 from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shoal_local.archives import (
-    MAX_UNPACKED_BYTES,
-    BadArchiveError,
-    Budget,
-    TooLargeError,
-    unpack_tar,
-)
+from shoal_local.archives import MAX_UNPACKED_BYTES, Budget, TooLargeError
 from shoal_local.processes import in_thread
 
 _TRANSFER = TransferConfig(use_threads=False)
@@ -63,26 +57,23 @@ def keys_below(s3: Any, uri: str) -> list[str]:
         raise DataError(f"Could not list {uri}: {error}") from error
 
 
-def no_objects_message(uri: str, region: str, role_arn: str) -> str:
-    """Return what AWS says about a prefix without objects.
-
-    It is CreateTrainingJob's ValidationException, as users report it.
+def no_objects_message(s3: Any, uri: str, role_arn: str) -> str:
+    """Return what AWS says about a prefix without objects: CreateTrainingJob's ValidationException,
+    as users report it.
     """
     return (
         f'No S3 objects found under S3 URL "{uri}" given in input data source. Please ensure that'
-        f" the bucket exists in the selected region ({region}), that objects exist under that S3"
-        f' prefix, and that the role "{role_arn}" has "s3:ListBucket" permissions on bucket'
-        f' "{split_uri(uri)[0]}".'
+        f" the bucket exists in the selected region ({s3.meta.region_name}), that objects exist"
+        f' under that S3 prefix, and that the role "{role_arn}" has "s3:ListBucket" permissions on'
+        f' bucket "{split_uri(uri)[0]}".'
     )
 
 
 def fetch_prefix(
     s3: Any, uri: str, target: Path, keep: Callable[[int], bool] = lambda _position: True
 ) -> int:
-    """Download the objects under `uri` into `target`; return how many there are.
-
-    Paths are relative to the prefix. `keep(position)` chooses objects by their position in the
-    sorted list (ShardedByS3Key).
+    """Download the objects below `uri`, by paths relative to it; return how many there are.
+    `keep(position)` chooses from the sorted list (ShardedByS3Key).
     """
     bucket, prefix = split_uri(uri)
     keys = keys_below(s3, uri)
@@ -99,20 +90,14 @@ def fetch_prefix(
     return len(keys)
 
 
-def fetch_input(
-    s3: Any, uri: str, target: Path, region: str, role_arn: str, **options: Any
-) -> None:
-    """Download a job's input; `options` are those of `fetch_prefix`.
-
-    Raise DataError, worded as AWS does, if that fails or there is nothing.
-    """
+def fetch_input(s3: Any, uri: str, target: Path, role_arn: str, **options: Any) -> None:
+    """Download a job's input by `fetch_prefix`; raise DataError, in AWS's words, also for nothing."""
     try:
         count = fetch_prefix(s3, uri, target, **options)
     except DataError as error:
         raise DataError(f"Data download failed:{error}") from error
     if not count:
-        message = no_objects_message(uri, region, role_arn)
-        raise DataError(f"Data download failed:{message}")
+        raise DataError(f"Data download failed:{no_objects_message(s3, uri, role_arn)}")
 
 
 def relative_key(key: str, prefix: str) -> str:
@@ -195,7 +180,7 @@ def archive(folder: Path, target: Path) -> bool:
     """Write the content of `folder` to `target` (.tar.gz); return False, and write nothing, if it
     is empty.
 
-    A link is replaced by its target, because `unpack` takes no links. A link stays a link if it
+    A link is replaced by its target, because `unpack_tar` takes none. A link stays a link if it
     leads out of the folder, to nothing, or to a folder that contains it.
     """
     _require_own(folder)
@@ -215,9 +200,7 @@ def archive(folder: Path, target: Path) -> bool:
 
 
 def merge(folder: Path, other: Path) -> Iterator[str]:
-    """Move the content of `other` into `folder`, and yield what stays: paths that have another
-    content there.
-    """
+    """Move the content of `other` into `folder`; yield the paths that have other content there."""
     for each in (folder, other):
         _require_own(each)
         each.mkdir(exist_ok=True)
@@ -240,10 +223,7 @@ def _is_same(one: Path, other: Path) -> bool:
 def _add(
     tar: tarfile.TarFile, path: Path, name: str, above: tuple[Path, ...], budget: Budget
 ) -> None:
-    """Add a file, or a folder with its content.
-
-    `above`: the resolved folders that contain it, from the archived one on.
-    """
+    """Add a file, or a folder with its content; `above` are the resolved folders that contain it."""
     real = _link_target(path, above)
     if real is None:
         link = tarfile.TarInfo(name)
@@ -266,17 +246,6 @@ def _link_target(path: Path, above: tuple[Path, ...]) -> Path | None:
     except (OSError, RuntimeError):
         return None
     return real if real.is_relative_to(above[0]) and real not in above else None
-
-
-def unpack(path: Path, target: Path) -> None:
-    """Unpack a .tar.gz.
-
-    Raise DataError if it is damaged, too large, or holds more than plain files inside `target`.
-    """
-    try:
-        unpack_tar(path, target)
-    except BadArchiveError as error:
-        raise DataError(str(error)) from error
 
 
 class FolderSync:

@@ -50,9 +50,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Offers:
-    """What a capacity file says, whose clock runs `speed` times as fast; without one there is
-    enough of everything.
-    """
+    """What a capacity file says, whose clock is `speed` times as fast; without one, enough."""
 
     file: Path | None = None
     speed: float = 1.0
@@ -98,9 +96,7 @@ class Offers:
 
 
 def candidates(request: Document) -> list[Candidate]:
-    """Return the instances that a request accepts, in its order. Raise ValidationException for a
-    request that says none.
-    """
+    """Return the instances that a request accepts, in order; raise ValidationException for none."""
     place, resources = _resources(request)
     count, plan = resources.get("InstanceCount"), resources.get("TrainingPlanArn")
     found = []
@@ -121,23 +117,23 @@ def _resources(document: Document) -> tuple[str, Document]:
     return "ClusterConfig", document["ProcessingResources"]["ClusterConfig"]
 
 
-def select(job: Job, candidate: Candidate) -> None:
-    """Write which instances a job got into its document, where it asks for a list."""
-    selected = {
-        "SelectedInstanceType": candidate.instance_type,
-        "SelectedInstanceCount": candidate.count,
-    }
-    if "InstancePreferences" in _resources(job.document())[1]:
+def take(job: Job, request: Document) -> Candidate | None:
+    """Return the instances that a job gets now, written into its document if it has a list."""
+    settings = job.core.settings
+    taken = Offers(settings.capacity, settings.hosting_speed).first(request)
+    if taken and "InstancePreferences" in _resources(request)[1]:
+        selected = {
+            "SelectedInstanceType": taken.instance_type,
+            "SelectedInstanceCount": taken.count,
+        }
         job.change(lambda document: _resources(document)[1].update(selected))
+    return taken
 
 
 def check_quotas(
     request: Document, quota: Callable[[str], float | None], running: Iterable[Document]
 ) -> None:
-    """Raise ResourceLimitExceeded if a type's quota is short of what is asked besides what runs.
-
-    A plan's instances need none of their type (assumed).
-    """
+    """Raise ResourceLimitExceeded if a type's quota is short; a plan's needs none (assumed)."""
     spot = "spot " if request.get("EnableManagedSpotTraining") else ""
     place, resources = _resources(request)
     use = f"{spot}training job" if place == "ResourceConfig" else "processing job"

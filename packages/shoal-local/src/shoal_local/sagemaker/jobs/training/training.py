@@ -33,10 +33,9 @@ from shoal_local.sagemaker.jobs.training import warm_pools
 from shoal_local.sagemaker.jobs.training.capacity import (
     NO_CAPACITY,
     Allowance,
-    Offers,
     check_quotas,
     is_interrupted,
-    select,
+    take,
     waits,
 )
 from shoal_local.sagemaker.jobs.training.metrics import Metrics
@@ -102,10 +101,9 @@ class TrainingRun(JobRun):
         """Wait for capacity, and stop the job without any at the request's limit. The guide has no
         name for the end of that wait but that of MaxWaitTimeExceeded.
         """
-        settings = self._job.core.settings
-        offers, limit_s = Offers(settings.capacity, settings.hosting_speed), waits(self._request)
-        until = time.monotonic() + limit_s / settings.hosting_speed
-        while (found := offers.first(self._request)) is None:
+        limit_s = waits(self._request)
+        until = time.monotonic() + limit_s / self._job.core.settings.hosting_speed
+        while take(self._job, self._request) is None:
             if not limit_s:
                 raise JobFailedError(NO_CAPACITY)
             if self._job.document()["SecondaryStatus"] != "Pending":
@@ -115,7 +113,6 @@ class TrainingRun(JobRun):
                 raise JobStoppedError
             self._job.stop.wait(_POLL_S)
             self._job.check_not_stopped()
-        select(self._job, found)
 
     def _train(self, hosts: TrainingHosts) -> Ending:
         self._job.check_not_stopped()
@@ -179,10 +176,7 @@ class TrainingJobs(Jobs):
     verbs: ClassVar[tuple[str, ...]] = (*Jobs.verbs, "update")
 
     def check(self, request: Document) -> Image:
-        """Return the image's entry; raise AwsError for a request that cannot run.
-
-        Role, network, keys and the channels' objects must exist.
-        """
+        """Return the image's entry; raise AwsError also if role, network, key or data is missing."""
         check_training(request)
         uri, core = request["AlgorithmSpecification"]["TrainingImage"], self._core
         check_quotas(request, core.context.quota, self.holding())

@@ -39,11 +39,14 @@ class TrainingHosts:
     def __init__(self, job: Job, image: Image, on_line: Callable[[str], str]) -> None:
         self._job, self._image, self._on_line = job, image, on_line
         self._request = request = job.document()
-        role, context = request["RoleArn"], job.core.context
-        credentials = containers.act_as(job.core, role, job.kind.store, job.name, request)
-        self._paths = JobPaths.of(context.state_dir, "training", job.name)
+        self._paths = JobPaths.of(job.core.context.state_dir, "training", job.name)
         self._place = place = containers.Workplace(
-            job.core, image, self._paths, credentials, job.kind.log_group, job.name
+            job.core,
+            image,
+            self._paths,
+            request["RoleArn"],
+            (job.kind.store, job.name, request),
+            (job.kind.log_group, job.name),
         )
         self._log, self._machine, self._s3 = place.log, place.machine, place.s3
         self._algorithm = self._request["AlgorithmSpecification"]
@@ -53,7 +56,7 @@ class TrainingHosts:
         self._hosts = ["localhost"] if isolation_refused() else names
         self._accelerators = self._machine.accelerators(self._instance_type, len(self._hosts))
         self._addresses = containers.addresses(self._hosts)
-        self._channels = Channels(request, context, credentials, self._hosts)
+        self._channels = Channels(request, job.core.context, place.credentials, self._hosts)
         self.replace()
 
     def close(self) -> None:
@@ -103,9 +106,7 @@ class TrainingHosts:
         return paths.path_of(config.get("LocalPath", "/opt/ml/checkpoints"))
 
     def _configuration(self, host: str) -> dict[str, Document]:
-        """Return the three files that the toolkit reads (dg
-        your-algorithms-training-algo-running-container).
-        """
+        """Return the toolkit's files (dg your-algorithms-training-algo-running-container)."""
         group = {
             "instance_group_name": "homogeneousCluster",
             "instance_type": self._instance_type,
@@ -170,10 +171,7 @@ class TrainingHosts:
         )
 
     def _processes_per_host(self) -> int:
-        """Count the processes as the toolkit does.
-
-        That is what MPI's hyperparameter says, else one for each accelerator, else one.
-        """
+        """Count as the toolkit does: MPI's hyperparameter, else one for each accelerator."""
         count = str(
             self._request.get("HyperParameters", {}).get(
                 "sagemaker_mpi_num_of_processes_per_host", ""
@@ -182,10 +180,7 @@ class TrainingHosts:
         return int(count) if count.isdecimal() and int(count) else max(1, self._accelerators)
 
     def failure(self, ending: Ending) -> str | None:
-        """Return why the algorithm has failed; None if it has not.
-
-        A failure file fails the job even if every host has exited with 0.
-        """
+        """Return why the algorithm failed, if it did: also a failure file with exit code 0."""
         if ending.exit_code != 0:
             # of the host that failed first, with its name if there are several
             host = next((name for name, code in ending.exit_codes.items() if code), self._hosts[0])

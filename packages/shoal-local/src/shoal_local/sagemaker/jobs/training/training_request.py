@@ -76,9 +76,7 @@ def named_ports(request: Document) -> list[int]:
 
 
 def pip_variables(request: Document, home: str) -> dict[str, str]:
-    """Return what lets pip install from an index on loopback: into the container, as the runtime
-    is for all of them.
-    """
+    """Return what lets pip install from an index on loopback into the container."""
     if not _LOOPBACK.match(request.get("Environment", {}).get(_INDEX, "")):
         return {}
     prefix, version = f"{home}/packages", "{}.{}".format(*sys.version_info)
