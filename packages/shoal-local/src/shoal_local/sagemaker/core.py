@@ -60,9 +60,7 @@ class Core:
         return names.arn(self.context, resource, name)
 
     def emit(self, detail_type: str, detail: Document, resource_arn: str) -> None:
-        """Put an `aws.sagemaker` event on the default bus (dg
-        automating-sagemaker-with-eventbridge).
-        """
+        """Put an `aws.sagemaker` event on the bus (dg automating-sagemaker-with-eventbridge)."""
         self.context.emit_event(
             {
                 "source": "aws.sagemaker",
@@ -74,9 +72,7 @@ class Core:
 
 
 def event_detail(document: Document) -> Document:
-    """Return a description as events carry it: instants in milliseconds, without the emulator's own
-    keys.
-    """
+    """Return a description as events carry it: instants in milliseconds, no keys of our own."""
     return {
         key: _for_event(key, value) for key, value in document.items() if not key.startswith("_")
     }
@@ -104,9 +100,5 @@ def calling(arn: str) -> Iterator[None]:
 
 
 def user_context() -> Document:
-    """Return the `UserContext` of the caller.
-
-    Its IamIdentity is there for model packages, groups and projects only (API reference,
-    UserContext).
-    """
+    """Return `UserContext` of the caller, which has IamIdentity for the registry only (its page)."""
     return {"IamIdentity": {"Arn": _caller.get()}}

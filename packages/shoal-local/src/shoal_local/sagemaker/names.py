@@ -33,8 +33,8 @@ def arn(context: ServiceContext, resource: str, name: str) -> str:
 def name_in(context: ServiceContext, resource: str, name_or_arn: str) -> str:
     """Return the name in an ARN of this account and region, or the name itself.
 
-    Any other ARN is returned whole, which is nothing's name: IAM was asked about its text, so it
-    must not stand for a resource with another one.
+    Any other ARN is returned whole, which is nothing's name: IAM evaluated its text, so it must not
+    stand for a resource with another one.
     """
-    name = name_or_arn.rpartition("/")[2]
+    name = name_or_arn.partition(f":{resource}/")[2]
     return name if name_or_arn == arn(context, resource, name) else name_or_arn

@@ -108,13 +108,6 @@ class ModelPackages(Resources):
 
         return int(self._core.store.change(self._groups.kind.store, group, edit)["_versions"])
 
-    def find(self, name_or_arn: str) -> Document:
-        for package in self._core.store.select(
-            self.kind.store, lambda each: name_or_arn in {each["ModelPackageArn"], each["_name"]}
-        ):
-            return package
-        raise self._error(self.kind.missing, name_or_arn, "")
-
     def _entry(self, request: Document, document: Document) -> Document | None:
         group = str(request.get("ModelPackageGroupName", document["ModelPackageGroupName"]))
         group = names.name_in(self._core.context, self._groups.kind.store, group)

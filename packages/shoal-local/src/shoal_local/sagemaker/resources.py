@@ -79,10 +79,7 @@ class Resources:
         self._core = core
 
     def keep(self, request: Document, **members: Any) -> Document:
-        """Add a resource with the request's members and others; return its document.
-
-        Raise the kind's error if the name is in use.
-        """
+        """Return a new document of the request's members and others; raise if the name is taken."""
         name, now = request[self.kind.name_key], names.now()
         document = {
             **{key: value for key, value in request.items() if key != "Tags"},
@@ -180,9 +177,7 @@ _MAX_SESSION_NAME = 64
 
 
 def assume(core: Core, role_arn: str, session_name: str) -> RoleCredentials:
-    """Return credentials of a role that trusts SageMaker; raise ValidationException as AWS words
-    it.
-    """
+    """Return credentials of a role that trusts SageMaker; raise ValidationException without one."""
     try:
         return core.context.role_credentials(role_arn, session_name[:_MAX_SESSION_NAME])
     except AwsError as error:

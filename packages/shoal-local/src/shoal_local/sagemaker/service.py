@@ -41,10 +41,7 @@ Operation = Callable[[Document], Document]
 
 
 class SageMakerService:
-    """The service of one account and region.
-
-    `close()` stops every execution, job and endpoint, and leaves no process.
-    """
+    """The service of one account and region; `close()` leaves no process."""
 
     def __init__(self, context: ServiceContext, settings: Settings | None = None) -> None:
         core = Core(context, Store(), settings or Settings(), context.processes)
@@ -133,10 +130,7 @@ TARGET_PREFIX = "SageMaker."
 
 @dataclass(frozen=True)
 class Gateway:
-    """Turns HTTP requests into calls of the service.
-
-    `service_of` returns the service of the account that a request is about.
-    """
+    """Turns HTTP requests into calls of the service of the account that a request is about."""
 
     service_of: Callable[[str], SageMakerService]
     authorizer: Authorizer
@@ -186,9 +180,7 @@ class Gateway:
         return Answer(status, headers, b"", parts=answer)
 
     def _authorized(self, exchange: Exchange) -> SageMakerService:
-        """Return the service of the account that the request is about, if the caller may send
-        it.
-        """
+        """Return the service of the account that the request is about, if IAM allows it."""
         exchange.call = self.authorizer.with_questions(exchange.call)
         self.authorizer.check(exchange.call)
         exchange.call = self.authorizer.in_owner_account(exchange.call)

@@ -27,24 +27,17 @@ from shoal_local.errors import AwsError
 Document = dict[str, Any]
 
 
-class UnknownValueError(TypeError):
-    """A check asked for a value that is not known yet."""
-
-
 class Anything:
     """Stands for a value that is not known yet (a pipeline's expression); it fits every shape.
 
-    Neither its truth nor whether it equals another is known.
+    Neither its truth nor whether it equals another is known: a check that needs it ends with
+    TypeError.
     """
 
-    def __eq__(self, other: object) -> bool:
-        raise UnknownValueError
+    def _unknown(self, *_others: object) -> Any:
+        raise TypeError("a value that is not known yet")
 
-    def __bool__(self) -> bool:
-        raise UnknownValueError
-
-    def __hash__(self) -> int:
-        raise UnknownValueError
+    __eq__ = __bool__ = __hash__ = _unknown
 
 
 @functools.cache
@@ -143,7 +136,8 @@ def shape_errors(shape: Shape, value: Any, path: str) -> Iterator[str]:
         return
     types, words = _TYPES.get(shape.type_name, ((object,), ""))
     is_number = isinstance(value, bool) and types in {_NUMBER, _WHOLE}  # a bool is an int in Python
-    if is_number or not isinstance(value, types):
+    is_other = not isinstance(value, types)
+    if is_number or is_other:
         yield _error(value, path, f"Member must be {words}")
         return
     yield from _bound_errors(shape, value, path)

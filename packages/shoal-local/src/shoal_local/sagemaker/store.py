@@ -54,29 +54,19 @@ class Store:
             return copy.deepcopy(self._documents[kind][name.lower()])
 
     def listed(self, kind: str, page: Callable[[Reversible[Document]], Document]) -> Document:
-        """Return a copy of the page that `page` makes of all documents, in order of creation.
-
-        `page` sees the documents themselves and must not change them.
-        """
+        """Return a copy of `page` of all documents, oldest first; it must not change them."""
         with self._lock:
             return copy.deepcopy(page(self._documents.get(kind, {}).values()))
 
     def select(self, kind: str, condition: Callable[[Document], bool]) -> list[Document]:
-        """Return copies of the documents that satisfy `condition`.
-
-        `condition` sees each document itself and must not change it: only what it chooses is
-        copied.
-        """
+        """Return copies of the documents that satisfy `condition`, which must not change them."""
         with self._lock:
             return copy.deepcopy(
                 [each for each in self._documents.get(kind, {}).values() if condition(each)]
             )
 
     def change(self, kind: str, name: str, edit: Callable[[Document], None]) -> Document:
-        """Apply `edit` to the document in one step; raise KeyError if it does not exist.
-
-        An exception in `edit` changes nothing.
-        """
+        """Apply `edit` to a document in one step, or nothing if it raises."""
         with self._lock:
             document = copy.deepcopy(self._documents[kind][name.lower()])
             edit(document)

@@ -57,9 +57,7 @@ def _hold_signals() -> None:
 
 
 def _enter_network(host: Host, pod: socket.socket) -> None:
-    """Say that our network exists, wait for the link into it, and send the pod a listener for each
-    port.
-    """
+    """Wait for the link into our network, and send the pod a listener for each port."""
     with pod:
         pod.send(b"alone")
         if pod.recv(16) != b"joined":
@@ -81,10 +79,7 @@ def send_listeners(to: socket.socket, message: bytes, ports: Sequence[int]) -> N
 
 
 def network_of(host: Host, pid: int, link: socket.socket, ports: int) -> list[int]:
-    """Join the network of the host whose process is `pid` to the pod's bridge.
-
-    Runs in the pod. Return the sockets that listen in that network for so many ports.
-    """
+    """Join the host's network to the pod's bridge; return so many sockets that listen in it."""
     if link.recv(16) == b"alone":
         namespaces.join_bridge(f"to-{host['name']}"[:_MAX_INTERFACE_NAME], pid)
         link.send(b"joined")
@@ -142,10 +137,7 @@ def _signal_group(leader: int, number: signal.Signals) -> None:
 
 
 def _wait_for(child: int, handlers: Mapping[int, Callable[[], None]]) -> int:
-    """Return the exit code of one child (128 + number after a signal).
-
-    Meanwhile `handlers` are called for signals that were held.
-    """
+    """Call `handlers` for held signals until a child ends; return its exit code."""
     while True:
         number = signal.sigwait(_HELD)
         if number in handlers:
@@ -204,9 +196,7 @@ def _mount(host: Host, visible: list[Path]) -> None:
 
 
 def _mount_opt(folder: Path, read_only: Mapping[str, str]) -> None:
-    """Replace /opt by a copy made of mounts, so that /opt/ml needs no writing to the machine's own
-    /opt.
-    """
+    """Replace /opt by a copy made of mounts: /opt/ml needs no writing to the machine's own."""
     copy = folder / "opt"
     namespaces.mount("none", copy, "tmpfs")
     for entry in _OPT.iterdir():

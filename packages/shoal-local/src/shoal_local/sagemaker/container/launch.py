@@ -23,10 +23,7 @@ _BLOCK = 256 * 1024
 
 
 class Relay:
-    """Accepts on `listener`, a socket of another network namespace, until closed.
-
-    Each direction of a connection has a thread.
-    """
+    """Accepts on a socket of another network namespace, until closed; two threads a connection."""
 
     def __init__(self, listener: socket.socket, port: int) -> None:
         self._listener = listener
@@ -269,10 +266,7 @@ class Pod:
         return True
 
     def exit_codes(self) -> dict[str, int | None]:
-        """Return each host's exit code after the end.
-
-        None: it was ended because another failed, or it was killed with the pod.
-        """
+        """Return each host's exit code after the end; None for one that was killed with the pod."""
         if self._exit_codes.exists():
             return dict(json.loads(self._exit_codes.read_text()))
         return {host.name: None for host in self._hosts}

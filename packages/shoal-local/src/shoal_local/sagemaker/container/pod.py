@@ -38,10 +38,8 @@ Spec = dict[str, Any]
 
 
 def main(arguments: list[str]) -> int:
-    if arguments[:1] == ["--probe"]:
-        return probe(_mount_something)
-    if arguments[:1] == ["--probe-networks"]:
-        return probe(_join_two_networks)
+    if attempt := _PROBES.get(arguments[0]):
+        return probe(attempt)
     spec = json.loads(Path(arguments[0]).read_text())
     control = socket.socket(fileno=int(arguments[1]))
     if spec["isolation"] == "none":
@@ -81,6 +79,9 @@ def _wait_in_network_of_its_own(parent: socket.socket) -> int:
     parent.send(b"alone")
     parent.recv(16)
     return 0
+
+
+_PROBES = {"--probe": _mount_something, "--probe-networks": _join_two_networks}
 
 
 def in_namespaces(work: Any) -> int:

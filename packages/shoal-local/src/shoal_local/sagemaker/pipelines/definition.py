@@ -52,9 +52,7 @@ that it could name.
 
 @dataclass(frozen=True)
 class Step:
-    """One step.
-
-    `branch`: the Condition step that must come first and its outcome, or None. `dependencies`:
+    """One step. `branch`: the Condition step that must come first, and its outcome; `dependencies`:
     upstream steps and their triggers.
     """
 

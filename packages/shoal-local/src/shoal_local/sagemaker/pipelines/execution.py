@@ -114,9 +114,7 @@ class Retries:
         self.attempts = 1
 
     def pause_s(self, cause: str) -> float | None:
-        """Return the seconds until the next attempt after a failure with `cause`; None if no policy
-        allows one.
-        """
+        """Return the seconds until another attempt after `cause`; None if no policy allows one."""
         for position, policy in enumerate(self._policies):
             if cause and cause in policy["ExceptionType"] and self._is_left(position):
                 pause_s = (
@@ -140,10 +138,7 @@ _FAILED = "Step failure: One or multiple steps failed."
 
 
 class Execution:
-    """Drives one execution in a thread of its own, with a thread for each running step.
-
-    It shares nothing with other executions.
-    """
+    """Drives one execution in a thread of its own, with a thread for each running step."""
 
     def __init__(
         self,

@@ -6,7 +6,6 @@ the check of that step ends, because every answer would be a guess. An image tha
 here, or a machine without namespaces, refuses the job, not the pipeline.
 """
 
-import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -25,13 +24,14 @@ from shoal_local.sagemaker.pipelines.definition import Definition, parse
 from shoal_local.sagemaker.pipelines.execution import Execution
 from shoal_local.sagemaker.pipelines.expressions import (
     Parameter,
+    entries,
     reference,
     values_of,
     with_wildcards,
 )
 from shoal_local.sagemaker.pipelines.records import KIND, Callbacks, ExecutionRecord
 from shoal_local.sagemaker.resources import KINDS, Resources, assume
-from shoal_local.sagemaker.shapes import Anything, Document
+from shoal_local.sagemaker.shapes import Document
 from shoal_local.sagemaker.store import Listing
 
 PIPELINE_KIND = "pipeline"
@@ -39,10 +39,7 @@ _KEPT = ("PipelineDisplayName", "PipelineDescription", "RoleArn", "ParallelismCo
 
 
 class Pipelines(Resources):
-    """The pipelines of the account.
-
-    A definition that the emulator could not run is refused.
-    """
+    """The pipelines of the account; one that the emulator could not run is refused."""
 
     kind = KINDS[PIPELINE_KIND]
     verbs: ClassVar[tuple[str, ...]] = (*Resources.verbs, "update")
@@ -127,8 +124,7 @@ def check_arguments(definition: Definition) -> None:
                 error.code, f"Step {step.name}: {error.message}", error.http_status
             ) from error
         except (TypeError, AttributeError):
-            if not _has_unknown(request):
-                raise
+            continue  # at a value that only the run knows
 
 
 def _default(parameters: Mapping[str, Parameter], expression: Document) -> Any:
@@ -137,14 +133,6 @@ def _default(parameters: Mapping[str, Parameter], expression: Document) -> Any:
     if get is None or get.kind != "Parameters" or get.path:
         return None
     return parameters[get.name].default
-
-
-def _has_unknown(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(map(_has_unknown, value.values()))
-    if isinstance(value, list):
-        return any(map(_has_unknown, value))
-    return isinstance(value, Anything)
 
 
 _STEPS = Listing(
@@ -191,10 +179,7 @@ class Executions(Resources):
             return self._start(request, pipeline)
 
     def _check_quota(self) -> None:
-        """Raise ResourceLimitExceeded at the account's limit of concurrent executions.
-
-        The API reference lists the error for StartPipelineExecution; the words are ours.
-        """
+        """Raise ResourceLimitExceeded (StartPipelineExecution's page), in words of ours."""
         running = len(
             self._core.store.select(
                 KIND, lambda each: each["PipelineExecutionStatus"] not in records.TERMINAL
@@ -303,12 +288,8 @@ class Executions(Resources):
         return _STEPS.page(steps, request, in_order=True)
 
     def parameters(self, request: Document) -> Document:
-        values = self.describe(request)["_parameters"].items()
-        entries = [
-            {"Name": name, "Value": value if isinstance(value, str) else json.dumps(value)}
-            for name, value in values
-        ]
-        return _PARAMETERS.page(entries, request, in_order=True)
+        values = self.describe(request)["_parameters"]
+        return _PARAMETERS.page(entries(values), request, in_order=True)
 
     def close(self) -> None:
         """Stop every execution; `join` waits for all but a Lambda step's function."""

@@ -33,9 +33,7 @@ class ExpressionError(Exception):
 
 @dataclass(frozen=True)
 class Reference:
-    """The parts of a `Get`: kind is Parameters, Execution or Steps; path is what follows the
-    name.
-    """
+    """The parts of a `Get`: Parameters, Execution or Steps, a name, and the path that follows."""
 
     kind: str
     name: str
@@ -93,9 +91,7 @@ def _expression_references(expression: Document) -> Iterator[Reference]:
 
 
 def with_wildcards(value: Any, known: Callable[[Document], Any] = lambda _expression: None) -> Any:
-    """Return the document with every expression replaced: by its value if that is `known`, and else
-    by one that fits any shape.
-    """
+    """Return the document with each expression as its value if `known`, or one that always fits."""
 
     def wildcard(expression: Document) -> Any:
         known_value = known(expression)
@@ -153,14 +149,21 @@ class Scope:
         return walk(self.outputs(get.name), get.path, f"the step {get.name}")
 
     def _text(self, value: Any) -> str:
-        resolved = self.resolve(value)
-        return resolved if isinstance(resolved, str) else json.dumps(resolved)
+        return text_of(self.resolve(value))
+
+
+def text_of(value: Any) -> str:
+    """Return a value as the API carries it."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def entries(values: Mapping[str, Any]) -> list[Document]:
+    """Return values as a list of Name and Value."""
+    return [{"Name": name, "Value": text_of(value)} for name, value in values.items()]
 
 
 def walk(document: Any, path: str, where: str) -> Any:
-    """Return the value at `path`: `.a.b`, `[0]`, `['name']` (a member, or the entry of a list with
-    that name).
-    """
+    """Return the value at `path`: `.a`, `[0]`, `['name']` (a member, or a list's entry so named)."""
     position, value = 0, document
     while position < len(path):
         match = _PART.match(path, position)
@@ -206,10 +209,7 @@ def check_condition(condition: Document, step: str) -> None:
 
 
 def holds(condition: Document, resolve: Callable[[Any], Any]) -> bool:
-    """Return whether a condition is true.
-
-    Raise ExpressionError if its values cannot be compared or read.
-    """
+    """Return whether a condition is true; raise ExpressionError if its values do not compare."""
     kind = condition["Type"]
     if kind == "Not":
         return not holds(condition["Expression"], resolve)

@@ -31,10 +31,7 @@ _STEP_EVENT = "SageMaker Model Building Pipeline Execution Step Status Change"
 
 
 class StepFailedError(Exception):
-    """A step failed.
-
-    `str()` is its FailureReason, `cause` what retry policies name.
-    """
+    """A step failed: `str()` is its FailureReason, `cause` what retry policies name."""
 
     def __init__(self, reason: str, cause: str = "") -> None:
         super().__init__(reason)
@@ -47,10 +44,7 @@ class StepStoppedError(Exception):
 
 @dataclass(frozen=True)
 class ExecutionRecord:
-    """Reads and writes the document `name` (`<pipeline>/<execution id>`).
-
-    Steps are listed from their start on.
-    """
+    """Reads and writes the document `<pipeline>/<execution id>`; a step is in it from its start on."""
 
     core: Core
     name: str
@@ -59,10 +53,7 @@ class ExecutionRecord:
         return self.core.store.read(KIND, self.name)
 
     def set_status(self, status: str, reason: str = "") -> str:
-        """Set the execution's status and publish an event; return the status that it has then.
-
-        An execution that has ended keeps its status.
-        """
+        """Publish another status unless the execution has ended; return what it has then."""
         previous = {}
 
         def edit(document: Document) -> None:
@@ -196,9 +187,7 @@ class Callback:
             ) from error
 
     def answer(self, stop: Event) -> dict[str, str]:
-        """Send the token, and return the answer's parameters. A stop is told to the queue, and the
-        answer awaited.
-        """
+        """Send the token, and return the answer's parameters; a stop is told to the queue."""
         self._send("Executing")
         wait = partial(self.core.store.wait, CALLBACK_KIND, self.token, _is_waiting)
         if not wait(stop.is_set):
@@ -211,10 +200,7 @@ class Callback:
 
 
 def values_of(answer: Mapping[str, str], declared: list[Document]) -> Document:
-    """Return the declared outputs with their types; raise StepFailedError for a wrong answer.
-
-    What AWS does with one is not documented.
-    """
+    """Return the declared outputs with their types; a wrong answer is a StepFailedError here."""
     values: Document = {}
     for each in declared:
         name, kind = each["OutputName"], each["OutputType"]

@@ -22,6 +22,7 @@ from shoal_local.sagemaker.hosting.endpoints import IN_PROGRESS
 from shoal_local.sagemaker.jobs.base.jobs import RUNNING
 from shoal_local.sagemaker.jobs.tuning_jobs import training_summaries
 from shoal_local.sagemaker.pipelines.definition import CREATED, Step
+from shoal_local.sagemaker.pipelines.expressions import entries
 from shoal_local.sagemaker.pipelines.records import (
     Callback,
     ExecutionRecord,
@@ -184,24 +185,22 @@ class Runner:
         shown: Document = {"Arn": function, "OutputParameters": []}
         self.record.report(step, {"Lambda": shown})
         payload = self._invoke(function, arguments)
-        outputs = [each["OutputName"] for each in step.document.get("OutputParameters", [])]
+        declared = [each["OutputName"] for each in step.document.get("OutputParameters", [])]
         fields = payload if isinstance(payload, dict) else {}
-        if missing_names := [name for name in outputs if name not in fields]:
+        if missing_names := [name for name in declared if name not in fields]:
             raise StepFailedError(
                 f"ClientError: The function's answer lacks the OutputParameters {missing_names}:"
                 f" {json.dumps(payload)[:300]}"
             )
-        values = {name: fields[name] for name in outputs}
-        entries = [
-            {"Name": name, "Value": value if isinstance(value, str) else json.dumps(value)}
-            for name, value in values.items()
-        ]
-        if any(list(shape_errors(structure("OutputParameter"), each, "")) for each in entries):
-            raise StepFailedError(
-                "ClientError: The function's answer has OutputParameters that a step cannot report,"
-                f" of {[len(each['Value']) for each in entries]} characters"
-            )
-        self.record.report(step, {"Lambda": shown | {"OutputParameters": entries}})
+        values = {name: fields[name] for name in declared}
+        outputs = entries(values)
+        for each in outputs:
+            if list(shape_errors(structure("OutputParameter"), each, "")):
+                raise StepFailedError(
+                    f"ClientError: The OutputParameter {each['Name']} of the function's answer is"
+                    f" one that a step cannot report, of {len(each['Value'])} characters"
+                )
+        self.record.report(step, {"Lambda": shown | {"OutputParameters": outputs}})
         return {"OutputParameters": values}
 
     def _callback(self, step: Step, arguments: Document) -> Document:
@@ -214,8 +213,8 @@ class Runner:
         values = values_of(answer, step.document.get("OutputParameters", []))
         if self.stop.is_set():
             raise StepStoppedError
-        shown["OutputParameters"] = [{"Name": name, "Value": answer[name]} for name in values]
-        self.record.report(step, {"Callback": shown})
+        declared = entries({name: answer[name] for name in values})
+        self.record.report(step, {"Callback": shown | {"OutputParameters": declared}})
         return {"OutputParameters": values}
 
     def _invoke(self, function: str, arguments: Document) -> Any:

@@ -24,10 +24,7 @@ It may send parts of its answer at once; status and content type of the first on
 
 
 def serve(load: Callable[[Path], Program]) -> int:
-    """Answer GET /ping with 200 and each POST by the program that `load(model_folder)` returns.
-
-    Return MODEL_FAILED if `load` raises: the container ends, with the reason in its log.
-    """
+    """Answer GET /ping with 200 and each POST by what `load` returns; MODEL_FAILED if it raises."""
     folder = Path(os.environ.get("SAGEMAKER_BASE_DIR", "/opt/ml")) / "model"
     try:
         program = load(folder)

@@ -31,9 +31,7 @@ _OPTIONS_WITH_VALUE = frozenset("BbcDEeFIiJLlmOopQRSWw")
 
 
 def write_key() -> Path:
-    """Write the key where the toolkit's own client and ours look for it, unless it is there; return
-    the path.
-    """
+    """Write the key, unless it is there, where the toolkit's client and ours look; return its path."""
     path = Path.home() / ".ssh" / "id_ed25519"
     if not path.exists():
         path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -133,10 +131,7 @@ def _welcome(connection: socket.socket, key: Any) -> None:
 
 
 def destination(arguments: list[str]) -> tuple[str, str]:
-    """Return host and command of an `ssh` command line.
-
-    OpenSSH's options are skipped: what they change does not apply here.
-    """
+    """Return host and command of an `ssh` command line; OpenSSH's options do not apply here."""
     words = list(arguments)
     while words and words[0].startswith("-"):
         option = words.pop(0)

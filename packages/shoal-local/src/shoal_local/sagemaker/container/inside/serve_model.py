@@ -78,10 +78,7 @@ def provide_torchserve() -> None:
 
 
 def load(folder: Path) -> Any:
-    """Return what answers a POST once the model is loaded; raise what the user's model_fn raises.
-
-    It makes one call of the handler at a time, as one TorchServe worker does.
-    """
+    """Return what answers a POST by the model, one call at a time as one TorchServe worker does."""
     context, one_at_a_time = Context(str(folder)), threading.Lock()
     service = handler_service(folder / "code")
     service.initialize(context)

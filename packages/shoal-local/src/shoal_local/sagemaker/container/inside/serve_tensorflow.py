@@ -14,7 +14,7 @@ inference.py.
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import io
 import json
 import os
@@ -67,9 +67,7 @@ class RefusedError(Exception):
 
 
 def load_models(folder: Path) -> dict[str, Any]:
-    """Return the latest version of every SavedModel below a folder, by the name of the folder that
-    has its numbered versions.
-    """
+    """Return the latest version of every SavedModel, by the folder that has its numbered versions."""
     versions = [
         file.parent
         for file in sorted(folder.rglob("saved_model.pb"))
@@ -119,9 +117,7 @@ def in_columns(instances: Any) -> Any:
 
 
 def call(signature: Any, values: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the signature's outputs for `values`: one per input by name, or a bare one for the
-    only input.
-    """
+    """Return the outputs for `values`: one per input by name, or that of the only input."""
     inputs = dict(signature.structured_input_signature[1])  # the TensorSpec of each, by name
     if not isinstance(values, dict):
         if len(inputs) != 1:
@@ -142,10 +138,7 @@ def call(signature: Any, values: Any) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def encode(value: Any) -> Any:
-    """Return arrays as lists, and bytes as text where they are text.
-
-    TensorFlow Serving writes outputs that are not named `..._bytes` so.
-    """
+    """Return arrays as lists, and bytes as text, as TensorFlow Serving does without `..._bytes`."""
     if isinstance(value, np.ndarray):
         return encode(value.tolist())
     if isinstance(value, bytes):
@@ -171,62 +164,51 @@ def serving_reply(models: dict[str, Any], name: str, body: bytes) -> Reply:
     return 200, _JSON, json.dumps(document).encode()
 
 
-class PythonService:
-    """`/invocations`: the user's handlers around TensorFlow Serving, or its own answer without
-    them.
+def handler_in(script: Path) -> Callable[[Any, Context], tuple[Any, str]]:
+    """Return the handler of a user's `inference.py`; two functions become one."""
+    sys.path[:0] = [str(script.parent), str(script.parent / "lib")]
+    module = importlib.import_module(script.stem)
+    if hasattr(module, "handler"):
+        return module.handler  # type: ignore[no-any-return]
+    if not (hasattr(module, "input_handler") and hasattr(module, "output_handler")):
+        raise AttributeError(
+            f"{script} has neither `handler` nor both of `input_handler` and `output_handler`"
+        )
+
+    def between(data: Any, context: Context) -> tuple[Any, str]:
+        content = module.input_handler(data, context)
+        answer = requests.post(context.rest_uri, data=content, timeout=60)
+        return module.output_handler(answer, context)  # type: ignore[no-any-return]
+
+    return between
+
+
+def python_service(script: Path, rest_uri: str) -> Callable[[Any, bytes], Reply]:
+    """Return what answers `/invocations`: the user's handler around TensorFlow Serving, or its own
+    answer without one. What the user's code raises is a 500 with its message, as in AWS's service.
     """
+    handler = handler_in(script) if script.exists() else None
 
-    def __init__(self, script: Path, rest_uri: str) -> None:
-        self._rest_uri = rest_uri
-        self._handler = self._load(script) if script.exists() else None
-
-    def _load(self, script: Path) -> Callable[[Any, Context], tuple[Any, str]]:
-        sys.path[:0] = [str(script.parent), str(script.parent / "lib")]
-        specification = importlib.util.spec_from_file_location("inference", script)
-        if specification is None or specification.loader is None:
-            raise ImportError(f"{script} cannot be imported")
-        module = importlib.util.module_from_spec(specification)
-        sys.modules["inference"] = module
-        specification.loader.exec_module(module)
-        if hasattr(module, "handler"):
-            return module.handler  # type: ignore[no-any-return]
-        if not (hasattr(module, "input_handler") and hasattr(module, "output_handler")):
-            raise AttributeError(
-                f"{script} has neither `handler` nor both of `input_handler` and `output_handler`"
-            )
-
-        def between(data: Any, context: Context) -> tuple[Any, str]:
-            content = module.input_handler(data, context)
-            answer = requests.post(context.rest_uri, data=content, timeout=60)
-            return module.output_handler(answer, context)  # type: ignore[no-any-return]
-
-        return between
-
-    def reply(self, headers: Any, body: bytes) -> Reply:
-        """Return status, content type and body.
-
-        What the user's code raises is a 500 with its message, as in AWS's service.
-        """
-        context = self._context(headers, len(body))
-        if self._handler is None:
-            answer = requests.post(context.rest_uri, data=in_instances(body), timeout=60)
+    def reply(headers: Any, body: bytes) -> Reply:
+        if handler is None:
+            answer = requests.post(rest_uri, data=in_instances(body), timeout=60)
             return answer.status_code, _JSON, answer.content
-        try:
-            answer_body, content_type = self._handler(io.BytesIO(body), context)
-        except Exception as error:  # noqa: BLE001 (the user's code may raise anything)
-            traceback.print_exc()
-            return 500, _JSON, json.dumps({"error": str(error)}).encode()
-        is_bytes = isinstance(answer_body, bytes)
-        return 200, content_type, answer_body if is_bytes else str(answer_body).encode()
-
-    def _context(self, headers: Any, length: int) -> Context:
-        return Context(
-            rest_uri=self._rest_uri,
+        context = Context(
+            rest_uri=rest_uri,
             custom_attributes=headers.get(_ATTRIBUTES),
             request_content_type=headers.get("Content-Type") or _JSON,
             accept_header=headers.get("Accept") or _JSON,
-            content_length=length,
+            content_length=len(body),
         )
+        try:
+            content, content_type = handler(io.BytesIO(body), context)
+        except Exception as error:  # noqa: BLE001 (the user's code may raise anything)
+            traceback.print_exc()
+            return 500, _JSON, json.dumps({"error": str(error)}).encode()
+        is_bytes = isinstance(content, bytes)
+        return 200, content_type, content if is_bytes else str(content).encode()
+
+    return reply
 
 
 def load(folder: Path) -> Any:
@@ -239,13 +221,13 @@ def load(folder: Path) -> Any:
     models = load_models(folder)
     default = os.environ.get("SAGEMAKER_TFS_DEFAULT_MODEL_NAME") or next(iter(models))
     rest_uri = f"http://localhost:{_http_server['PORT']}/v1/models/{default}:predict"
-    service = PythonService(folder / "code" / "inference.py", rest_uri)
+    reply = python_service(folder / "code" / "inference.py", rest_uri)
 
     def program(path: str, headers: Any, body: bytes, _send_part: Any) -> Reply:
         if match := _PREDICT.fullmatch(path):
             return serving_reply(models, match["name"], body)
         if path == "/invocations":
-            return service.reply(headers, body)
+            return reply(headers, body)
         message = f"{path}: this stand-in answers /invocations and /v1/models/NAME:predict"
         return 404, _JSON, json.dumps({"error": message}).encode()
 

@@ -64,9 +64,7 @@ def start_sshd() -> None:
 
 
 def write_key() -> None:
-    """Write the key before the toolkit starts: it tries with its own client whether other hosts let
-    it in.
-    """
+    """Write the key before the toolkit's own client tries whether other hosts let it in."""
     specification = importlib.util.spec_from_file_location("remote_shell", _REMOTE_SHELL)
     if specification and specification.loader:
         module = importlib.util.module_from_spec(specification)
@@ -94,10 +92,7 @@ def hosts() -> list[str]:
 
 
 def set_pytorch_version() -> None:
-    """Stand in for the PyTorch toolkit's `_set_torch_version_environment`.
-
-    As there, a failure is a line in the log, and the job goes on.
-    """
+    """Stand in for the toolkit's `_set_torch_version_environment`, which never fails a job either."""
     try:
         folder = Path(importlib.util.find_spec("torch").origin).parent  # type: ignore[union-attr, arg-type]
         os.environ["SM_DLC_TORCH_VERSION"] = runpy.run_path(str(folder / "version.py"))[
@@ -116,10 +111,7 @@ def share_sessions() -> None:
 
 
 def mpirun_daemons() -> list[Any]:
-    """Stand in for the toolkit's `_orted_process`, and wait as long as that.
-
-    Return none if mpirun has ended before we looked.
-    """
+    """Stand in for the toolkit's `_orted_process`; return none if mpirun has ended already."""
     psutil = importlib.import_module("psutil")
     deadline = time.monotonic() + _WAIT_FOR_MPIRUN_S
     while time.monotonic() < deadline and not list(Path("/tmp").glob("done.*")):  # noqa: S108 (the container's own)
@@ -142,10 +134,7 @@ def with_two_dashes(module: Any) -> None:
 
 
 def with_slots_filled(module: Any) -> None:
-    """Let mpirun put as many ranks on each host as the smddp runner's `--host` says.
-
-    The user's own options win if they map ranks.
-    """
+    """Let mpirun fill the slots of the smddp runner's `--host`, unless the user maps ranks."""
     original = module.SMDataParallelRunner._get_mpirun_command
 
     def command(self: Any, *arguments: Any, **options: Any) -> list[str]:
