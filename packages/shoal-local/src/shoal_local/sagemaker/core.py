@@ -100,5 +100,5 @@ def calling(arn: str) -> Iterator[None]:
 
 
 def user_context() -> Document:
-    """Return `UserContext` of the caller, which has IamIdentity for the registry only (its page)."""
+    """Return the caller's UserContext, which has IamIdentity for the registry only (its page)."""
     return {"IamIdentity": {"Arn": _caller.get()}}

@@ -141,17 +141,15 @@ class Deployment:
         if not self.old or (shift.bake_s == 0 and not self.plan.alarms):
             return
         self._publish_stage("Baking", shift.share)
-        started_at, before_s = time.monotonic(), self._spent_s
         when = f"while the new fleet baked with {shift.share:.0%} of the traffic"
-        left_s = shift.bake_s / self.core.settings.hosting_speed
-        while left_s > 0:
+        speed, at = self.core.settings.hosting_speed, time.monotonic()
+        ends_at = at + shift.bake_s / speed
+        while (left_s := ends_at - time.monotonic()) > 0:
             if self.closing.wait(min(CHECK_EVERY_S, left_s)):
                 raise ClosingError
-            passed_s = time.monotonic() - started_at
-            self._spent_s = before_s
-            self._spend(passed_s * self.core.settings.hosting_speed)
+            at, before = time.monotonic(), at
+            self._spend((at - before) * speed)
             self._check_alarms(when)
-            left_s = shift.bake_s / self.core.settings.hosting_speed - passed_s
         self._check_alarms(when)
 
     def _spend(self, seconds: float) -> None:

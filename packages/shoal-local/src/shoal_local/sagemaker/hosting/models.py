@@ -123,10 +123,8 @@ class EndpointConfigs(Resources):
         (variant,) = request["ProductionVariants"]
         if "ModelName" not in variant:
             raise not_emulated("a production variant without ModelName (inference components)")
-        model = Models(self._core).find(variant["ModelName"])
+        Models(self._core).find(variant["ModelName"])
         is_serverless = bool(variant.get("ServerlessConfig"))
-        if is_serverless and "ModelDataSource" in model.get("PrimaryContainer", {}):
-            raise invalid("ModelDataSource cannot be used with serverless endpoints")
         if is_serverless is ("InstanceType" in variant):
             raise invalid(
                 f"Variant {variant['VariantName']} needs an InstanceType, or a ServerlessConfig"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from shoal_local.sagemaker import names
-from shoal_local.sagemaker.errors import check_fields, invalid, not_emulated
+from shoal_local.sagemaker.errors import check_fields, not_emulated
 from shoal_local.sagemaker.hosting.models import Models
 from shoal_local.sagemaker.hosting.server import ModelServer, ServerFailedError
 from shoal_local.sagemaker.jobs.base import storage
@@ -46,8 +46,6 @@ class TransformJobs(Jobs):
         if _joins(request) and not is_csv:
             raise not_emulated("CreateTransformJob.DataProcessing.JoinSource without text/csv")
         model = Models(self._core).find(request["ModelName"])
-        if "ModelDataSource" in model.get("PrimaryContainer", {}):  # ContainerDefinition's page
-            raise invalid("ModelDataSource cannot be used with batch transform")
         assume(self._core, model["ExecutionRoleArn"], f"SageMaker-{request['TransformJobName']}")
         check_network(self._core, model.get("VpcConfig"))
         volume_key = request["TransformResources"].get("VolumeKmsKeyId")

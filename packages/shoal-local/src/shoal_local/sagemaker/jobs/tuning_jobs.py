@@ -271,7 +271,7 @@ def _optuna() -> Any:
 
 
 def read_ranges(document: Document) -> Space:
-    """Return the ranges of ParameterRanges; raise AwsError for none. The scale Auto is linear here."""
+    """Return the ranges of ParameterRanges; raise AwsError for none. Auto is linear here."""
     kinds = _optuna().distributions
     numbers = (
         ("IntegerParameterRanges", int, kinds.IntDistribution),

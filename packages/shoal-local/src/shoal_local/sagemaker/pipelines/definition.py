@@ -19,7 +19,6 @@ from shoal_local.sagemaker.errors import invalid, not_emulated, unparsable
 from shoal_local.sagemaker.pipelines.expressions import (
     EXECUTION_VARIABLES,
     Parameter,
-    check_condition,
     parse_parameters,
     references,
     with_wildcards,
@@ -156,8 +155,6 @@ def _step(document: Document, branch: tuple[str, bool] | None) -> Step:
         raise invalid(f"Steps of type {kind} cannot be retried (step {name})")
     if kind in CREATED:
         _check_request(name, CREATED[kind], arguments)
-    for condition in arguments["Conditions"] if kind == "Condition" else ():
-        check_condition(condition, name)
     return Step(name, kind, document, branch, _dependencies(document))
 
 

@@ -44,7 +44,7 @@ class StepStoppedError(Exception):
 
 @dataclass(frozen=True)
 class ExecutionRecord:
-    """Reads and writes the document `<pipeline>/<execution id>`; a step is in it from its start on."""
+    """Reads and writes the document `<pipeline>/<execution id>`, with steps from their start on."""
 
     core: Core
     name: str

@@ -31,7 +31,7 @@ _OPTIONS_WITH_VALUE = frozenset("BbcDEeFIiJLlmOopQRSWw")
 
 
 def write_key() -> Path:
-    """Write the key, unless it is there, where the toolkit's client and ours look; return its path."""
+    """Write the key, if need be, where the toolkit's client and ours look; return its path."""
     path = Path.home() / ".ssh" / "id_ed25519"
     if not path.exists():
         path.parent.mkdir(mode=0o700, exist_ok=True)

@@ -58,16 +58,8 @@ class Context(NamedTuple):
     content_length: int = 0
 
 
-class RefusedError(Exception):
-    """A request that TensorFlow Serving would refuse; `status` is the HTTP status."""
-
-    def __init__(self, message: str, status: int = 400) -> None:
-        super().__init__(message)
-        self.status = status
-
-
 def load_models(folder: Path) -> dict[str, Any]:
-    """Return the latest version of every SavedModel, by the folder that has its numbered versions."""
+    """Return the latest version of each SavedModel, by the folder of its numbered versions."""
     versions = [
         file.parent
         for file in sorted(folder.rglob("saved_model.pb"))
@@ -84,12 +76,12 @@ def load_models(folder: Path) -> dict[str, Any]:
 def predict(models: dict[str, Any], model_name: str, request: Any) -> dict[str, Any]:
     """Answer TensorFlow Serving's predict: `predictions`, one for each of `instances`."""
     if model_name not in models:
-        raise RefusedError(f"Servable not found for request: Latest({model_name})", 404)
+        raise ValueError(f"Servable not found for request: Latest({model_name})")
     if not isinstance(request, dict) or set(request) - {"signature_name"} != {"instances"}:
-        raise RefusedError("this stand-in takes an object with 'instances' and nothing else")
+        raise ValueError("this stand-in takes an object with 'instances' and nothing else")
     signatures, name = models[model_name].signatures, request.get("signature_name", _SIGNATURE)
     if name not in signatures:
-        raise RefusedError(f'Serving signature name: "{name}" not found in signature def')
+        raise ValueError(f'Serving signature name: "{name}" not found in signature def')
     return {"predictions": in_rows(call(signatures[name], in_columns(request["instances"])))}
 
 
@@ -108,11 +100,11 @@ def in_instances(body: bytes) -> bytes:
 def in_columns(instances: Any) -> Any:
     """Return a list of instances as one list per input, or as it is if they are plain values."""
     if not isinstance(instances, list) or not instances:
-        raise RefusedError("'instances' must be a list that is not empty")
+        raise ValueError("'instances' must be a list that is not empty")
     if not isinstance(instances[0], dict):
         return instances
     if any(not isinstance(each, dict) or set(each) != set(instances[0]) for each in instances):
-        raise RefusedError("the instances must all have the same keys")
+        raise ValueError("the instances must all have the same keys")
     return {name: [each[name] for each in instances] for name in instances[0]}
 
 
@@ -121,20 +113,17 @@ def call(signature: Any, values: Any) -> dict[str, np.ndarray[Any, Any]]:
     inputs = dict(signature.structured_input_signature[1])  # the TensorSpec of each, by name
     if not isinstance(values, dict):
         if len(inputs) != 1:
-            raise RefusedError(
+            raise ValueError(
                 f"the model has several inputs, by these names: {', '.join(sorted(inputs))}"
             )
         values = {next(iter(inputs)): values}
     if set(values) != set(inputs):
-        raise RefusedError(
+        raise ValueError(
             f"the model's inputs are {', '.join(sorted(inputs))}; the request has"
             f" {', '.join(sorted(values))}"
         )
-    try:
-        tensors = {name: tf.constant(values[name], dtype=inputs[name].dtype) for name in inputs}
-        return {name: tensor.numpy() for name, tensor in signature(**tensors).items()}
-    except (TypeError, ValueError, tf.errors.OpError) as error:
-        raise RefusedError(str(error)) from error
+    tensors = {name: tf.constant(values[name], dtype=inputs[name].dtype) for name in inputs}
+    return {name: tensor.numpy() for name, tensor in signature(**tensors).items()}
 
 
 def encode(value: Any) -> Any:
@@ -156,12 +145,12 @@ def in_rows(outputs: dict[str, np.ndarray[Any, Any]]) -> list[Any]:
 def serving_reply(models: dict[str, Any], name: str, body: bytes) -> Reply:
     """Return the reply of TensorFlow Serving's REST API."""
     try:
-        document = predict(models, name, json.loads(body))
-    except RefusedError as error:
-        return error.status, _JSON, json.dumps({"error": str(error)}).encode()
+        return 200, _JSON, json.dumps(predict(models, name, json.loads(body))).encode()
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        return 400, _JSON, json.dumps({"error": f"JSON Parse error: {error}"}).encode()
-    return 200, _JSON, json.dumps(document).encode()
+        reason = f"JSON Parse error: {error}"
+    except (TypeError, ValueError, tf.errors.OpError) as error:
+        reason = str(error)
+    return 400, _JSON, json.dumps({"error": reason}).encode()
 
 
 def handler_in(script: Path) -> Callable[[Any, Context], tuple[Any, str]]:

@@ -92,7 +92,7 @@ def hosts() -> list[str]:
 
 
 def set_pytorch_version() -> None:
-    """Stand in for the toolkit's `_set_torch_version_environment`, which never fails a job either."""
+    """Stand in for the toolkit's `_set_torch_version_environment`, which fails no job either."""
     try:
         folder = Path(importlib.util.find_spec("torch").origin).parent  # type: ignore[union-attr, arg-type]
         os.environ["SM_DLC_TORCH_VERSION"] = runpy.run_path(str(folder / "version.py"))[

@@ -41,7 +41,7 @@ def check_channel(channel: Document, request: Document) -> None:
 
 
 def check_objects(core: Core, request: Document, credentials: RoleCredentials) -> None:
-    """Raise ValidationException if a channel has no objects, which AWS lists with the job's role."""
+    """Raise ValidationException for a channel without objects; AWS lists with the job's role."""
     s3 = core.context.clients("s3", credentials)
     for channel in request.get("InputDataConfig", []):
         if "S3DataSource" not in channel["DataSource"]:

@@ -31,21 +31,12 @@ class HostPaths:
         return self.folder / "ml"
 
     @property
-    def config(self) -> Path:
-        return self.ml / "input" / "config"
-
-    @property
     def model(self) -> Path:
         return self.ml / "model"
 
     @property
     def output_data(self) -> Path:
         return self.ml / "output" / "data"
-
-    @property
-    def failure(self) -> Path:
-        """The file in which an algorithm says why it failed."""
-        return self.ml / "output" / "failure"
 
     def channel(self, name: str) -> Path:
         return self.ml / "input" / "data" / name
@@ -147,7 +138,7 @@ class LogStreams:
         self.write("emulator", line)
 
     def evidence(self, host: str) -> str:
-        """Return a host's last lines, each as a terminal shows it: from its last carriage return."""
+        """Return a host's last lines, each from its last carriage return, as terminals show it."""
         start = f"{host} "
         lines = [line.removeprefix(start) for line in self.tail(200) if line.startswith(start)]
         lines = [line.rpartition("\r")[2] for line in lines]

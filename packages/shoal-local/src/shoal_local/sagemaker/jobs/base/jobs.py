@@ -111,7 +111,7 @@ class Ending:
 def supervise(
     pod: Pod, job: Job, deadline_s: float, is_interrupted: Callable[[], bool] = lambda: False
 ) -> Ending:
-    """Close `pod` at its end; a stop, an interruption or `deadline_s` sends SIGTERM, then SIGKILL."""
+    """Close `pod` at its end: a stop, an interruption or `deadline_s` is SIGTERM, then SIGKILL."""
     deadline = time.monotonic() + deadline_s
     reason = EndReason.EXITED
     try:

@@ -91,7 +91,7 @@ def fetch_prefix(
 
 
 def fetch_input(s3: Any, uri: str, target: Path, role_arn: str, **options: Any) -> None:
-    """Download a job's input by `fetch_prefix`; raise DataError, in AWS's words, also for nothing."""
+    """Download a job's input by `fetch_prefix`; raise DataError in AWS's words, also for none."""
     try:
         count = fetch_prefix(s3, uri, target, **options)
     except DataError as error:
@@ -223,7 +223,7 @@ def _is_same(one: Path, other: Path) -> bool:
 def _add(
     tar: tarfile.TarFile, path: Path, name: str, above: tuple[Path, ...], budget: Budget
 ) -> None:
-    """Add a file, or a folder with its content; `above` are the resolved folders that contain it."""
+    """Add a file, or a folder with its content; `above` are the resolved folders around it."""
     real = _link_target(path, above)
     if real is None:
         link = tarfile.TarInfo(name)

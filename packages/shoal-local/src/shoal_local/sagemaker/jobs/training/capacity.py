@@ -22,7 +22,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -181,29 +181,20 @@ def is_spot(request: Document) -> bool:
     return bool(request.get("EnableManagedSpotTraining"))
 
 
-@dataclass
-class Allowance:
-    """The time that one job may take, from its start."""
+def time_left(request: Document, began_at: float, trained_s: float) -> tuple[float, str]:
+    """Return the seconds left for the next attempt of a job, and the secondary status of one that
+    takes longer.
 
-    request: Document
-    started_at: float = field(default_factory=time.monotonic)
-    trained_s: float = 0.0
-    """Of the attempts that are over."""
-
-    def remaining(self) -> tuple[float, str]:
-        """Return the seconds left for the next attempt, and the secondary status of a job that
-        takes longer.
-
-        MaxRuntimeInSeconds limits training, all attempts together. MaxWaitTimeInSeconds limits the
-        whole job.
-        """
-        condition = self.request["StoppingCondition"]
-        runtime_s = float(condition.get("MaxRuntimeInSeconds", _DEFAULT_RUNTIME_S))
-        limits = [(runtime_s - self.trained_s, "MaxRuntimeExceeded")]
-        if is_spot(self.request):
-            waits_until = self.started_at + condition.get("MaxWaitTimeInSeconds", 3600)
-            limits.append((waits_until - time.monotonic(), "MaxWaitTimeExceeded"))
-        return min(limits)
+    MaxRuntimeInSeconds limits training, all attempts together. MaxWaitTimeInSeconds limits the
+    whole job.
+    """
+    condition = request["StoppingCondition"]
+    runtime_s = float(condition.get("MaxRuntimeInSeconds", _DEFAULT_RUNTIME_S))
+    limits = [(runtime_s - trained_s, "MaxRuntimeExceeded")]
+    if is_spot(request):
+        waits_until = began_at + condition.get("MaxWaitTimeInSeconds", 3600)
+        limits.append((waits_until - time.monotonic(), "MaxWaitTimeExceeded"))
+    return min(limits)
 
 
 def is_interrupted(request: Document, faults: Faults) -> bool:

@@ -32,10 +32,10 @@ from shoal_local.sagemaker.jobs.base.jobs import (
 from shoal_local.sagemaker.jobs.training import warm_pools
 from shoal_local.sagemaker.jobs.training.capacity import (
     NO_CAPACITY,
-    Allowance,
     check_quotas,
     is_interrupted,
     take,
+    time_left,
     waits,
 )
 from shoal_local.sagemaker.jobs.training.metrics import Metrics
@@ -65,7 +65,8 @@ class TrainingRun(JobRun):
 
     def __init__(self, job: Job, image: Image) -> None:
         super().__init__(job, "training")
-        self._image, self._allowance, self._exceeded = image, Allowance(self._request), ""
+        self._image, self._exceeded = image, ""
+        self._began_at, self._trained_s = time.monotonic(), 0.0
         definitions = self._request["AlgorithmSpecification"].get("MetricDefinitions", [])
         self._metrics = Metrics(definitions, self._publish)
 
@@ -120,11 +121,11 @@ class TrainingRun(JobRun):
         # Leaving the block uploads the last checkpoint; the job fails where that is refused.
         with hosts.running() as pod:
             started_at = time.monotonic()
-            limit_s, limit = self._allowance.remaining()
+            limit_s, limit = time_left(self._request, self._began_at, self._trained_s)
             interrupted = partial(is_interrupted, self._request, self._job.core.context.faults)
             ending = supervise(pod, self._job, limit_s, interrupted)
             self._exceeded = limit if ending.reason is EndReason.TIMED_OUT else ""
-            self._allowance.trained_s += time.monotonic() - started_at
+            self._trained_s += time.monotonic() - started_at
         if ending.reason is not EndReason.EXITED:
             hosts.note_signal()
         return ending
@@ -176,7 +177,7 @@ class TrainingJobs(Jobs):
     verbs: ClassVar[tuple[str, ...]] = (*Jobs.verbs, "update")
 
     def check(self, request: Document) -> Image:
-        """Return the image's entry; raise AwsError also if role, network, key or data is missing."""
+        """Return the image's entry; raise AwsError if what the request names is not there."""
         check_training(request)
         uri, core = request["AlgorithmSpecification"]["TrainingImage"], self._core
         check_quotas(request, core.context.quota, self.holding())

@@ -80,7 +80,8 @@ class TrainingHosts:
             containers.write_ssh_client([self._paths.host(host) for host in self._hosts])
 
     def _bring_data(self, paths: HostPaths, host: str, position: int) -> None:
-        for folder in (paths.model, paths.output_data, paths.config, paths.ml / "code"):
+        config = paths.ml / "input" / "config"
+        for folder in (paths.model, paths.output_data, config, paths.ml / "code"):
             folder.mkdir(parents=True, exist_ok=True)
         if warm_pools.keep_alive_s(self._request):
             warm_pools.provide_cache(paths, self._earlier_host(host))
@@ -91,7 +92,7 @@ class TrainingHosts:
             uri = self._request["CheckpointConfig"]["S3Uri"].rstrip("/") + "/"
             storage.fetch_prefix(self._s3, uri, self._checkpoints(paths))
         for name, content in self._configuration(host).items():
-            (paths.config / name).write_text(json.dumps(content))
+            (config / name).write_text(json.dumps(content))
         containers.write_nvidia_smi(paths, self._accelerators)
         if "ContainerEntrypoint" in self._algorithm:
             containers.write_sshd(paths)
@@ -191,7 +192,7 @@ class TrainingHosts:
         return f"AlgorithmError: {texts[0]}, exit code: 0" if texts else None
 
     def _failure_file(self, host: str) -> str | None:
-        path = self._paths.host(host).failure
+        path = self._paths.host(host).ml / "output" / "failure"
         if not path.is_file() or path.is_symlink():
             return None
         with path.open(errors="replace") as file:
