@@ -1,8 +1,5 @@
-"""What every kind of resource has: a row of `kinds`, Describe, List and Delete by name, and
-tags by its ARN.
-
-What a request names (roles, subnets, security groups, keys) must exist: SageMaker checks that
-before it starts anything.
+"""What every kind of resource has: a row of `kinds`, Describe, List and Delete by name, and tags by
+its ARN; and the checks that what a request names (roles, subnets, groups, keys) is there.
 """
 
 from collections.abc import Callable, Mapping
@@ -109,7 +106,7 @@ class Resources:
         """Return a page."""
         listing, entry = self.kind.listing, partial(self._entry, request)
         return self._core.store.listed(
-            self.kind.store, lambda each: listing.page(each, request, entry, in_order=True)
+            self.kind.store, lambda each: listing.page(each, request, entry)
         )
 
     def _entry(self, request: Document, document: Document) -> Document | None:

@@ -1,8 +1,6 @@
-"""The SageMaker service: its HTTP side, JSON 1.1 requests and the runtime's invocations, becomes
-calls of operations, which are answered as AWS documents them.
+"""The SageMaker service: requests of JSON 1.1 and of the runtime become calls of operations.
 
-Every request is checked against botocore's input shape, and every response against its output
-shape.
+Every request is checked against botocore's input shape, every response against its output shape.
 """
 
 import json

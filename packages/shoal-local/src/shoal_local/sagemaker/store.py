@@ -1,11 +1,7 @@
 """Every SageMaker resource as one document, in memory under a lock, and lists of them.
 
 A document is the answer of the Describe operation, with instants as epoch seconds. Keys that start
-with `_` are the emulator's own.
-
-All List operations share these filters: NameContains, StatusEquals,
-Creation/LastModifiedTimeAfter/Before. The caller applies any other filter that is documented, or it
-is refused by name.
+with `_` are the emulator's own. A list's filter that is not its kind's is refused by name.
 """
 
 import base64
@@ -140,24 +136,21 @@ class Listing:
         documents: Reversible[Document],
         request: Document,
         entry: Callable[[Document], Document | None] = lambda document: document,
-        *,
-        in_order: bool = False,
     ) -> Document:
-        """Return the response for `request`.
+        """Return the response for `request`, of documents in the order of their creation.
 
-        `entry` makes the entry of a document, None for one that is not listed. `in_order`: the
-        documents are in the order of their creation, so that only the page is looked at.
+        `entry` makes the entry of a document, None for one that is not listed.
         """
         unknown = set(request) - _SHARED - self.extra_filters
         if unknown:
             raise not_emulated(f"the list filter {sorted(unknown)[0]}")
         is_descending = request.get("SortOrder", self.default_order) == "Descending"
-        by_creation = in_order and request.get("SortBy", "CreationTime") == "CreationTime"
+        by = str(request.get("SortBy", "CreationTime"))
+        by_creation = by == "CreationTime"  # then only the page is looked at
         ordered = reversed(documents) if by_creation and is_descending else iter(documents)
         entries = (each for each in map(entry, ordered) if each is not None)
         matches: Iterable[Document] = (each for each in entries if self._matches(each, request))
         if not by_creation:
-            by = str(request.get("SortBy", "CreationTime"))
             field = {"Name": self.name, "Status": self.status}.get(by, by)
             matches = sorted(matches, key=lambda each: each.get(field, ""), reverse=is_descending)
         start = _position(request.get("NextToken"))

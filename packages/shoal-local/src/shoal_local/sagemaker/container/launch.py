@@ -30,11 +30,10 @@ class Relay:
         self._port = port
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
-        self._closed = False
         self._thread = in_thread("relay", self._accept)
 
     def _accept(self) -> None:
-        while not self._closed:
+        while True:
             try:
                 inner, _ = self._listener.accept()
             except OSError:
@@ -65,7 +64,6 @@ class Relay:
 
     def close(self) -> None:
         """Stop accepting and cut what is open."""
-        self._closed = True
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

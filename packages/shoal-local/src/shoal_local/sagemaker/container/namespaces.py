@@ -49,19 +49,14 @@ def become_root_of_new_users(uid: int, gid: int) -> None:
 
 
 def mount(source: str, target: Path, kind: str) -> None:
-    _check(
-        _libc.mount(source.encode(), os.fsencode(target), kind.encode(), 0, None),
-        f"mount {kind} on {target}",
-    )
+    result = _libc.mount(source.encode(), os.fsencode(target), kind.encode(), 0, None)
+    _check(result, f"mount {kind} on {target}")
 
 
 def bind(source: Path, target: Path) -> None:
     """Show `source`, with what is mounted below it, at `target` too."""
-    flags = _BIND | _RECURSIVE
-    _check(
-        _libc.mount(os.fsencode(source), os.fsencode(target), None, flags, None),
-        f"bind {source} on {target}",
-    )
+    paths = os.fsencode(source), os.fsencode(target)
+    _check(_libc.mount(*paths, None, _BIND | _RECURSIVE, None), f"bind {source} on {target}")
 
 
 def make_mounts_private() -> None:

@@ -1,5 +1,4 @@
-"""CreateEndpoint, UpdateEndpoint, DescribeEndpoint, ListEndpoints, DeleteEndpoint, InvokeEndpoint,
-InvokeEndpointWithResponseStream.
+"""The endpoints of the account, what runs for each, and their invocations.
 
 InService means that every container answered /ping with 200. A document is deleted after its
 processes have ended.

@@ -1,5 +1,4 @@
-"""Models and endpoint configurations: CreateModel, CreateEndpointConfig and the like, and what a
-model's container is made of.
+"""Models and endpoint configurations, and what a model's container is made of.
 
 DataCaptureConfig is kept and described, but nothing is captured: AWS does not document how the
 files are named, and nothing of ours reads them.

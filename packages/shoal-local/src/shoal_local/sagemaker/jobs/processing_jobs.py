@@ -1,8 +1,5 @@
-"""Processing jobs: CreateProcessingJob and the like, and the life of one job.
-
-A job's inputs come from S3, its outputs go there. What is not emulated is refused by name before
-anything starts. Completed means that the command exited with 0 and every output was really
-uploaded. An output without files is a failure.
+"""Processing jobs. Completed means that the command exited with 0 and every output was really
+uploaded to S3; an output without files is a failure.
 """
 
 import json

@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from botocore import xform_name
+
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.errors import check_fields, not_emulated
 from shoal_local.sagemaker.hosting.models import Models
@@ -28,7 +30,11 @@ from shoal_local.sagemaker.shapes import Document
 _MAX_PAYLOAD_MB = 6
 _MAX_RETRIES = 3
 _TIMEOUT_S = 600
-_STRATEGIES = {"MultiRecord": "MULTI_RECORD", "SingleRecord": "SINGLE_RECORD"}
+_VARIABLES = {
+    "MaxPayloadInMB": "SAGEMAKER_MAX_PAYLOAD_IN_MB",
+    "MaxConcurrentTransforms": "SAGEMAKER_MAX_CONCURRENT_TRANSFORMS",
+    "BatchStrategy": "SAGEMAKER_BATCH_STRATEGY",
+}
 _SHOWN = 300
 
 check_transform = partial(check_fields, "CreateTransformJob")
@@ -160,16 +166,12 @@ class _TransformServer(ModelServer):
 
 def _variables(request: Document) -> dict[str, str]:
     """Return the job's own, and those of AWS; what the request leaves out is not passed."""
-    variables = {**request.get("Environment", {}), "SAGEMAKER_BATCH": "true"}
-    for key, name in (
-        ("MaxPayloadInMB", "SAGEMAKER_MAX_PAYLOAD_IN_MB"),
-        ("MaxConcurrentTransforms", "SAGEMAKER_MAX_CONCURRENT_TRANSFORMS"),
-    ):
-        if key in request:
-            variables[name] = str(request[key])
-    if strategy := request.get("BatchStrategy"):
-        variables["SAGEMAKER_BATCH_STRATEGY"] = _STRATEGIES[strategy]
-    return variables
+    said = {
+        name: xform_name(str(request[key])).upper()
+        for key, name in _VARIABLES.items()
+        if key in request
+    }
+    return {**request.get("Environment", {}), "SAGEMAKER_BATCH": "true", **said}
 
 
 def _joins(request: Document) -> bool:

@@ -1,13 +1,11 @@
-"""Hyperparameter tuning jobs: Create, Describe, List, Stop, the list of their training jobs, and
-the life of one job, with a thread for each training job that may run beside others.
-
-What a description counts and the best training job come from the training jobs themselves.
+"""Hyperparameter tuning jobs; what a description counts and the best training job come from the
+training jobs themselves.
 
 optuna chooses the hyperparameters, for Random, Grid and Bayesian. Sources: API reference,
 ParameterRanges, HyperParameterTuningJobConfig; developer guide, "Define Hyperparameter Ranges"
 (scales), "How Hyperparameter Tuning Works" (Grid: categorical values only). AWS's searches are not
 known: Bayesian is a tree-structured Parzen estimator here, and no seed gives AWS's values. AWS's
-quotas are not asked for.
+quotas do not apply.
 """
 
 import itertools
@@ -15,6 +13,7 @@ import math
 import secrets
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -205,12 +204,11 @@ class TuningRun(JobRun):
         self._workers = min(limits["MaxParallelTrainingJobs"], self._max_jobs)
         self._ends_at = time.monotonic() + limits.get("MaxRuntimeInSeconds", math.inf)
         self._lock = threading.Lock()
-        self._started = self._failures = self._successes = 0
+        self._failures = self._successes = 0
 
     def _lifecycle(self) -> None:
         with ThreadPoolExecutor(self._workers, thread_name_prefix=self._job.name) as workers:
-            for worker in [workers.submit(self._work) for _ in range(self._workers)]:
-                worker.result()
+            deque(workers.map(self._run_trial, range(1, self._max_jobs + 1)), maxlen=0)
         if self._job.stop.is_set():
             raise JobStoppedError
         if not self._successes:
@@ -219,24 +217,17 @@ class TuningRun(JobRun):
     def _is_over(self) -> bool:
         return self._job.stop.is_set() or time.monotonic() >= self._ends_at
 
-    def _work(self) -> None:
-        """Run one training job after the other until none is left."""
-        while (trial := self._next()) is not None:
-            self._run_trial(*trial)
-
-    def _next(self) -> "tuple[str, int, Values] | None":
+    def _run_trial(self, count: int) -> None:
+        """Run one training job, unless the tuning job is over."""
         with self._lock:
             gave_up = not self._successes and self._failures >= _MAX_FAILURES
-            if gave_up or self._started >= self._max_jobs or self._is_over():
-                return None
-            self._started += 1
-            name = f"{self._job.name}-{self._started:03}-{secrets.token_hex(4)}"
-            return name, *self._search.next()
-
-    def _run_trial(self, name: str, number: int, values: "Values") -> None:
-        arn, request = self._request["HyperParameterTuningJobArn"], self._request
+            if gave_up or self._is_over():
+                return
+            number, values = self._search.next()
+        name = f"{self._job.name}-{count:03}-{secrets.token_hex(4)}"
+        arn = self._request[TUNING.arn_key]
         self._training.create(
-            training_request(request, name, values), TuningJobArn=arn, _tuned=dict(values)
+            training_request(self._request, name, values), TuningJobArn=arn, _tuned=dict(values)
         )
         value = objective_value(self._ended(name), self._request)
         with self._lock:

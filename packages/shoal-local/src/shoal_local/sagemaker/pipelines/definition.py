@@ -1,8 +1,7 @@
-"""Parses and checks the text of a pipeline definition.
+"""Parses and checks the text of a pipeline definition, before anything starts.
 
 What AWS refuses is a ValidationException, what the emulator cannot do an UnknownOperationException
-that names it, before anything starts: at CreatePipeline, UpdatePipeline and again at
-StartPipelineExecution.
+that names it.
 """
 
 import json

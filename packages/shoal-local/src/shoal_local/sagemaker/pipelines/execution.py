@@ -1,8 +1,4 @@
-"""Runs one execution: ready steps in threads, until none is left.
-
-Which steps are ready, whether a failed one is tried again, and how an execution ends, are functions
-of their own.
-"""
+"""Runs one execution: ready steps in threads, until none is left."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Create, change, describe, list and delete pipelines; start, stop, describe and list executions.
+"""The pipelines of the account, and their executions.
 
 A pipeline is refused if its run would refuse a step's arguments. A parameter counts with its
 default. At a value that only the run knows (another step's output, a parameter without default)
@@ -285,11 +285,11 @@ class Executions(Resources):
     def steps(self, request: Document) -> Document:
         check_fields("ListPipelineExecutionSteps", request)
         steps = self.describe(request)["_steps"].values()
-        return _STEPS.page(steps, request, in_order=True)
+        return _STEPS.page(steps, request)
 
     def parameters(self, request: Document) -> Document:
         values = self.describe(request)["_parameters"]
-        return _PARAMETERS.page(entries(values), request, in_order=True)
+        return _PARAMETERS.page(entries(values), request)
 
     def close(self) -> None:
         """Stop every execution; `join` waits for all but a Lambda step's function."""

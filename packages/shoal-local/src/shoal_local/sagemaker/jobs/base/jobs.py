@@ -1,8 +1,5 @@
-"""One job, and the jobs of one kind.
-
-A job is its document, the events of its changes, the orders that it gets, and the supervision of
-its containers, which says why they ended. It runs in a thread of its own, is stopped, and ends with
-the service.
+"""One job: its document, events and orders, its thread, and why its containers ended; and the jobs
+of one kind.
 """
 
 import re
@@ -126,8 +123,8 @@ def supervise(
                 continue
             pod.terminate()
             deadline = time.monotonic() + job.core.settings.stop_grace_s
-            while not (job.abandon.is_set() or pod.wait(_POLL_S)):
-                if time.monotonic() >= deadline:
+            while time.monotonic() < deadline and not job.abandon.is_set():
+                if pod.wait(_POLL_S):
                     break
             break
     finally:

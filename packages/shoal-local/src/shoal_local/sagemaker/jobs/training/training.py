@@ -1,8 +1,7 @@
-"""CreateTrainingJob, DescribeTrainingJob, ListTrainingJobs, StopTrainingJob, UpdateTrainingJob, and
-the life of one job: its statuses from Starting to the end, and what decides them.
+"""Training jobs, and the life of one: its statuses from Starting to the end, and what decides them.
 
-What happens on the job's hosts is in `training_hosts`. The final status comes from exit codes and
-from what was really uploaded; an unexpected error of ours is InternalServerError and Failed.
+The final status comes from exit codes and from what was really uploaded; an unexpected error of
+ours is InternalServerError and Failed.
 """
 
 import copy
