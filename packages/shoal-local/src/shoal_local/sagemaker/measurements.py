@@ -7,7 +7,6 @@ CloudWatch", and "Define metrics".
 from collections.abc import Iterator
 
 from shoal_local.context import Measurement
-from shoal_local.sagemaker.shapes import Document
 
 PIPELINES = "AWS/Sagemaker/ModelBuildingPipeline"
 TRAINING = "/aws/sagemaker/TrainingJobs"
@@ -21,23 +20,11 @@ _OUTCOMES = {
 }
 
 
-def of_execution(document: Document) -> Iterator[Measurement]:
-    """Measure the execution's current status: a start, or an end with its duration."""
-    times = document["CreationTime"], document.get("_ended_at", 0.0)
-    yield from _of_status("Execution", document["PipelineExecutionStatus"], *times, document)
-
-
-def of_step(document: Document, step_name: str) -> Iterator[Measurement]:
-    """Measure the step's current status: a start, or an end with its duration."""
-    entry = document["_steps"][step_name]
-    times = entry["StartTime"], entry.get("EndTime", 0.0)
-    yield from _of_status("Step", entry["StepStatus"], *times, document, StepName=step_name)
-
-
-def _of_status(
-    what: str, status: str, began_at: float, ended_at: float, execution: Document, **more: str
+def of_status(
+    what: str, status: str, began_at: float, ended_at: float, pipeline_arn: str, **more: str
 ) -> Iterator[Measurement]:
-    where = {"PipelineName": execution["PipelineArn"].rpartition("/")[2], **more}
+    """Measure the status of an execution or a step: a start, or an end with its duration."""
+    where = {"PipelineName": pipeline_arn.rpartition("/")[2], **more}
     if status == "Executing":
         yield Measurement(PIPELINES, f"{what}Started", 1, "Count", where)
     if status in _OUTCOMES:

@@ -4,8 +4,6 @@ A document is the answer of the Describe operation, with instants as epoch secon
 with `_` are the emulator's own. A list's filter that is not its kind's is refused by name.
 """
 
-import base64
-import binascii
 import copy
 import threading
 from collections.abc import Callable, Iterable, Mapping, Reversible
@@ -153,13 +151,16 @@ class Listing:
         if not by_creation:
             field = {"Name": self.name, "Status": self.status}.get(by, by)
             matches = sorted(matches, key=lambda each: each.get(field, ""), reverse=is_descending)
-        start = _position(request.get("NextToken"))
+        token = request.get("NextToken", "0")
+        if not token.isdecimal():
+            raise invalid("Invalid NextToken")
+        start = int(token)
         size = request.get("MaxResults", DEFAULT_PAGE)
         found = list(islice(matches, start, start + size + 1))
         page: Document = {
             self.answer: [only_members(self.summary, document) for document in found[:size]]
         }
-        return page | ({"NextToken": _token(start + size)} if len(found) > size else {})
+        return page | ({"NextToken": str(start + size)} if len(found) > size else {})
 
     def _matches(self, document: Document, request: Document) -> bool:
         if request.get("NameContains", "").lower() not in str(document[self.name]).lower():
@@ -178,16 +179,3 @@ def _epoch(instant: float) -> float:
         return float(instant)
     except OverflowError:
         raise invalid(f"Invalid timestamp: {instant}") from None
-
-
-def _token(position: int) -> str:
-    return base64.urlsafe_b64encode(f"from:{position}".encode()).decode()
-
-
-def _position(token: str | None) -> int:
-    if token is None:
-        return 0
-    try:
-        return int(base64.urlsafe_b64decode(token).decode().removeprefix("from:"))
-    except (ValueError, binascii.Error):
-        raise invalid("Invalid NextToken") from None

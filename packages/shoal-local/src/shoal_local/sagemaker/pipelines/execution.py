@@ -83,8 +83,7 @@ def final_status(steps: Mapping[str, Step], statuses: Mapping[str, str], stopped
     )
 
 
-_DEFAULTS: Document = {"IntervalSeconds": 1, "BackoffRate": 2.0}
-_DEFAULT_ATTEMPTS = 5
+_DEFAULTS: Document = {"IntervalSeconds": 1, "BackoffRate": 2.0, "MaxAttempts": 5, "used": 0}
 _AUTOMATIC = ("Step.SERVICE_FAULT", "Step.THROTTLING")
 """The service tries again by itself after these, unless a policy says otherwise (dg
 pipelines-retry-policy); how often, it does not say.
@@ -100,34 +99,27 @@ class Retries:
 
     def __init__(self, policies: Sequence[Document], speed: float = 1.0) -> None:
         self._speed = speed
-        exceptions = {exception for policy in policies for exception in policy["ExceptionType"]}
-        automatic = {
-            "ExceptionType": [exception for exception in _AUTOMATIC if exception not in exceptions]
-        }
+        named = {cause for policy in policies for cause in policy["ExceptionType"]}
+        automatic = {"ExceptionType": [cause for cause in _AUTOMATIC if cause not in named]}
         self._policies = [_DEFAULTS | policy for policy in (*policies, automatic)]
-        self._used = [0] * len(self._policies)
         self._began_at = time.monotonic()
         self.attempts = 1
 
     def pause_s(self, cause: str) -> float | None:
         """Return the seconds until another attempt after `cause`; None if no policy allows one."""
-        for position, policy in enumerate(self._policies):
-            if cause and cause in policy["ExceptionType"] and self._is_left(position):
-                pause_s = (
-                    float(policy["IntervalSeconds"])
-                    * float(policy["BackoffRate"]) ** self._used[position]
-                )
-                self._used[position] += 1
+        for policy in self._policies:
+            if cause in policy["ExceptionType"] and self._is_left(policy):
+                pause_s = policy["IntervalSeconds"] * policy["BackoffRate"] ** policy["used"]
+                policy["used"] += 1
                 self.attempts += 1
-                return pause_s
+                return float(pause_s)
         return None
 
-    def _is_left(self, position: int) -> bool:
-        policy = self._policies[position]
+    def _is_left(self, policy: Document) -> bool:
         if "ExpireAfterMin" in policy:
             passed_s = (time.monotonic() - self._began_at) * self._speed
             return passed_s < float(policy["ExpireAfterMin"]) * 60
-        return self._used[position] < int(policy.get("MaxAttempts", _DEFAULT_ATTEMPTS))
+        return bool(policy["used"] < policy["MaxAttempts"])
 
 
 _FAILED = "Step failure: One or multiple steps failed."

@@ -84,8 +84,10 @@ class ExecutionRecord:
             "executionStartTime": iso(document["CreationTime"]),
             "executionEndTime": iso(document.get("_ended_at")),
         }
-        self.core.context.measure(measurements.of_execution(document))
-        self.core.emit(_EXECUTION_EVENT, detail, document["PipelineArn"])
+        status, arn = document["PipelineExecutionStatus"], document["PipelineArn"]
+        times = document["CreationTime"], document.get("_ended_at", 0.0)
+        self.core.context.measure(measurements.of_status("Execution", status, *times, arn))
+        self.core.emit(_EXECUTION_EVENT, detail, arn)
 
     def set_step(self, step: Step, status: str, **changes: Any) -> None:
         """Set a step's status and other members of PipelineExecutionStep, and publish an event."""
@@ -124,8 +126,12 @@ class ExecutionRecord:
             "pipelineArn": document["PipelineArn"],
             "pipelineExecutionArn": document["PipelineExecutionArn"],
         }
-        self.core.context.measure(measurements.of_step(document, step.name))
-        self.core.emit(_STEP_EVENT, detail, document["PipelineArn"])
+        status, arn = entry["StepStatus"], document["PipelineArn"]
+        times = entry["StartTime"], entry.get("EndTime", 0.0)
+        self.core.context.measure(
+            measurements.of_status("Step", status, *times, arn, StepName=step.name)
+        )
+        self.core.emit(_STEP_EVENT, detail, arn)
 
 
 def _first_entry(step: Step) -> Document:

@@ -43,6 +43,7 @@ import subprocess
 import sys
 import time
 import types
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -123,40 +124,33 @@ def mpirun_daemons() -> list[Any]:
     return []
 
 
-def with_two_dashes(module: Any) -> None:
-    """Write the MPI runner's options as Open MPI 5 takes them."""
-    original = module.MasterRunner._create_command
-
-    def command(self: Any) -> list[str]:
-        return [_ONE_DASH.get(part, part) for part in original(self)]
-
-    module.MasterRunner._create_command = command
-
-
-def with_slots_filled(module: Any) -> None:
-    """Let mpirun fill the slots of the smddp runner's `--host`, unless the user maps ranks."""
-    original = module.SMDataParallelRunner._get_mpirun_command
-
-    def command(self: Any, *arguments: Any, **options: Any) -> list[str]:
-        parts: list[str] = original(self, *arguments, **options)
-        if any(part.lstrip("-") == "map-by" for part in parts):
-            return parts
-        position = parts.index("--oversubscribe")
-        return [*parts[:position], "--map-by", "slot:OVERSUBSCRIBE", *parts[position + 1 :]]
-
-    module.SMDataParallelRunner._get_mpirun_command = command
-
-
-def without_preload(runner: Any, method: str) -> None:
-    """Leave `-x LD_PRELOAD=...gethostname.so` out of the mpirun command."""
+def edit_command(runner: Any, method: str, edit: Callable[[list[str]], list[str]]) -> None:
+    """Let `edit` change the mpirun command that a runner's method returns."""
     original = getattr(runner, method)
 
     def command(self: Any, *arguments: Any, **options: Any) -> list[str]:
-        parts = list(original(self, *arguments, **options))
-        position = next(index for index, part in enumerate(parts) if part.startswith("LD_PRELOAD="))
-        return parts[: position - 1] + parts[position + 1 :]
+        return edit(list(original(self, *arguments, **options)))
 
     setattr(runner, method, command)
+
+
+def with_two_dashes(parts: list[str]) -> list[str]:
+    """Write the MPI runner's options as Open MPI 5 takes them."""
+    return [_ONE_DASH.get(part, part) for part in parts]
+
+
+def with_slots_filled(parts: list[str]) -> list[str]:
+    """Let mpirun fill the slots of the smddp runner's `--host`, unless the user maps ranks."""
+    if any(part.lstrip("-") == "map-by" for part in parts):
+        return parts
+    position = parts.index("--oversubscribe")
+    return [*parts[:position], "--map-by", "slot:OVERSUBSCRIBE", *parts[position + 1 :]]
+
+
+def without_preload(parts: list[str]) -> list[str]:
+    """Leave `-x LD_PRELOAD=...gethostname.so` out."""
+    position = next(index for index, part in enumerate(parts) if part.startswith("LD_PRELOAD="))
+    return parts[: position - 1] + parts[position + 1 :]
 
 
 def wait_for_children(number: int, _frame: FrameType | None) -> None:
@@ -176,15 +170,18 @@ def main() -> None:
         mpi: Any = importlib.import_module("sagemaker_training.mpi")
     stand_in(smdataparallel)
     stand_in(mpi)
-    with_two_dashes(mpi)
-    with_slots_filled(smdataparallel)
+    commands = (
+        (mpi.MasterRunner, "_create_command", with_two_dashes),
+        (smdataparallel.SMDataParallelRunner, "_get_mpirun_command", with_slots_filled),
+    )
+    for runner, method, edit in commands:
+        edit_command(runner, method, edit)
+        if "SAGEMAKER_BASE_DIR" in os.environ:
+            edit_command(runner, method, without_preload)
     mpi._orted_process = mpirun_daemons
     if importlib.util.find_spec("sagemaker_pytorch_container"):
         pytorch: Any = importlib.import_module("sagemaker_pytorch_container.training")
         pytorch._set_torch_version_environment = set_pytorch_version
-    if "SAGEMAKER_BASE_DIR" in os.environ:
-        without_preload(smdataparallel.SMDataParallelRunner, "_get_mpirun_command")
-        without_preload(mpi.MasterRunner, "_create_command")
     if _SECRET.exists():
         write_key()
     program: Any = importlib.import_module("sagemaker_training.cli.train")
