@@ -87,9 +87,9 @@ def test_every_combination_of_a_grid_is_trained_and_the_best_is_named(
     best = grid["BestTrainingJob"]
     assert best["TunedHyperParameters"] == {"width": "3", "shape": "square"}
     assert best["FinalHyperParameterTuningJobObjectiveMetric"] == OBJECTIVE | {"Value": 9.0}
-    by_value = trainings(account, "grid", SortBy="FinalObjectiveMetricValue")
-    values = [each["FinalHyperParameterTuningJobObjectiveMetric"]["Value"] for each in by_value]
-    assert values == [4.0, 9.0]
+    by_name = trainings(account, "grid")
+    values = [each["FinalHyperParameterTuningJobObjectiveMetric"]["Value"] for each in by_name]
+    assert sorted(values) == [4.0, 9.0]
     static = grid["TrainingJobDefinition"]["StaticHyperParameters"]
     assert static["_tuning_objective_metric"] == OBJECTIVE["MetricName"]
 

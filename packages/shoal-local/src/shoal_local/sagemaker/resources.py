@@ -2,7 +2,7 @@
 its ARN; and the checks that what a request names (roles, subnets, groups, keys) is there.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,42 +26,26 @@ class Kind:
 
     store: str
     noun: str
-    missing: tuple[str, str]
-    taken: tuple[str, str]
+    name_key: str
+    arn_key: str
+    status_key: str
+    missing: Sequence[str]
+    taken: Sequence[str]
     listing: Listing
     event: str = ""
     log_group: str = ""
 
-    @property
-    def name_key(self) -> str:
-        return f"{self.noun}Name"
 
-    @property
-    def arn_key(self) -> str:
-        return f"{self.noun}Arn"
-
-    @property
-    def status_key(self) -> str:
-        return f"{self.noun}Status"
-
-    @classmethod
-    def read(cls, store: str, row: Mapping[str, Any]) -> "Kind":
-        """Return the kind of a row of `kinds`."""
-        noun, listed = row["noun"], row["list"]
-        listing = Listing(
-            listed["answer"],
-            f"{noun}Summary",
-            listed.get("name", f"{noun}Name"),
-            f"{noun}Status",
-            default_order=listed["order"],
-            extra_filters=frozenset(listed.get("filters", ())),
-        )
-        words = {key: row.get(key, "") for key in ("event", "log_group")}
-        return cls(store, noun, tuple(row["missing"]), tuple(row["taken"]), listing, **words)
+def _kind(store: str, row: Mapping[str, Any]) -> Kind:
+    words, noun = dict(row), row["noun"]
+    keys = {f"{word.lower()}_key": f"{noun}{word}" for word in ("Name", "Arn", "Status")}
+    names = {"summary": f"{noun}Summary", "name": f"{noun}Name", "status": f"{noun}Status"}
+    listing = Listing(**(names | words.pop("list")))
+    return Kind(store, listing=listing, **keys, **words)
 
 
 KINDS: Mapping[str, Kind] = {
-    store: Kind.read(store, row)
+    store: _kind(store, row)
     for store, row in read_table(Path(__file__).with_suffix(".yaml"))["kinds"].items()
 }
 
@@ -125,7 +109,7 @@ class Resources:
         return self._error(self.kind.taken, name, existing[self.kind.arn_key])
 
     @staticmethod
-    def _error(code_and_words: tuple[str, str], name: str, arn: str) -> AwsError:
+    def _error(code_and_words: Sequence[str], name: str, arn: str) -> AwsError:
         code, words = code_and_words
         return AwsError(code, words.format(name=name, arn=arn))
 

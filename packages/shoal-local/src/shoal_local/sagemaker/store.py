@@ -6,7 +6,7 @@ with `_` are the emulator's own. A list's filter that is not its kind's is refus
 
 import copy
 import threading
-from collections.abc import Callable, Iterable, Mapping, Reversible
+from collections.abc import Callable, Iterable, Mapping, Reversible, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -127,7 +127,7 @@ class Listing:
     name: str
     status: str = ""
     default_order: str = "Descending"
-    extra_filters: frozenset[str] = frozenset()
+    extra_filters: Sequence[str] = ()
 
     def page(
         self,
@@ -139,7 +139,7 @@ class Listing:
 
         `entry` makes the entry of a document, None for one that is not listed.
         """
-        unknown = set(request) - _SHARED - self.extra_filters
+        unknown = set(request) - _SHARED - {*self.extra_filters}
         if unknown:
             raise not_emulated(f"the list filter {sorted(unknown)[0]}")
         is_descending = request.get("SortOrder", self.default_order) == "Descending"

@@ -25,7 +25,7 @@ from shoal_local.sagemaker.jobs.base.jobs import (
 )
 from shoal_local.sagemaker.jobs.training import capacity
 from shoal_local.sagemaker.resources import assume, check_keys, check_network
-from shoal_local.sagemaker.shapes import Document, fitting
+from shoal_local.sagemaker.shapes import Document
 
 _HOST = "algo-1"
 _IN_CONFIG = {"AppSpecification", "Environment", "StoppingCondition", "NetworkConfig", "RoleArn"}
@@ -129,7 +129,6 @@ class ProcessingRun(JobRun):
             self._local(each).mkdir(parents=True, exist_ok=True)
         config = self._host.ml / "config"
         config.mkdir(parents=True)
-        (self._host.ml / "output").mkdir(exist_ok=True)
         config_members = {
             key: value
             for key, value in self._request.items()
@@ -171,13 +170,3 @@ class ProcessingRun(JobRun):
                     f"ClientError: Data upload failed: nothing was found at {place['LocalPath']}"
                     f" for the output {each['OutputName']}"
                 )
-
-    def _end(self, document: Document, status: str, reason: str) -> None:
-        """Add what the container says of its end (dg build-your-own-processing-container)."""
-        super()._end(document, status, reason)
-        file = self._host.ml / "output" / "message"
-        if file.is_file() and not file.is_symlink():
-            message = file.read_text(errors="replace")
-            document["ExitMessage"] = fitting(
-                "DescribeProcessingJobResponse", "ExitMessage", message
-            )

@@ -42,10 +42,9 @@ _TRAINING_LISTING = Listing(
     "TrainingJobName",
     "TrainingJobStatus",
     default_order="Ascending",
-    extra_filters=frozenset({"HyperParameterTuningJobName"}),
+    extra_filters=("HyperParameterTuningJobName",),
 )
 _FINAL = "FinalHyperParameterTuningJobObjectiveMetric"
-_BY_OBJECTIVE = "FinalObjectiveMetricValue"
 _COUNTERS = {"Completed": "Completed", "Stopped": "Stopped", "Failed": "NonRetryableError"}
 _MAX_FAILURES = 5
 """Training jobs that may end without an objective value before one has succeeded."""
@@ -90,12 +89,9 @@ class TuningJobs(Jobs):
         return document | _counters(self._core, document) | limits
 
     def training_jobs(self, request: Document) -> Document:
+        check_fields("ListTrainingJobsForHyperParameterTuningJob", request)
         document = self.find(request["HyperParameterTuningJobName"])
         jobs = [_summary(each, document) for each in _children(self._core, document)]
-        if request.get("SortBy") == _BY_OBJECTIVE:
-            jobs = [
-                each | {_BY_OBJECTIVE: each[_FINAL]["Value"]} for each in jobs if _FINAL in each
-            ]
         return _TRAINING_LISTING.page(jobs, {"SortBy": "Name"} | request)
 
 

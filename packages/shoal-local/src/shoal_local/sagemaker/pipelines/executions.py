@@ -140,14 +140,14 @@ _STEPS = Listing(
     "PipelineExecutionStep",
     "StepName",
     "StepStatus",
-    extra_filters=frozenset({"PipelineExecutionArn"}),
+    extra_filters=("PipelineExecutionArn",),
 )
 _PARAMETERS = Listing(
     "PipelineParameters",
     "Parameter",
     "Name",
     default_order="Ascending",
-    extra_filters=frozenset({"PipelineExecutionArn"}),
+    extra_filters=("PipelineExecutionArn",),
 )
 MAX_CONCURRENT = 20
 """Concurrent pipeline executions of an account (SageMaker developer guide, quotas)."""

@@ -76,19 +76,14 @@ class TrainingRun(JobRun):
         self._take_instances()
         hosts = TrainingHosts(self._job, self._image, self._metrics.see)
         with closing(self._metrics), closing(hosts):
-            self._enter("Downloading", TrainingStartTime=names.now())
-            hosts.prepare()
-            ending = self._train(hosts)
-            # Only a spot job is interrupted. It goes on with other instances, whose disks have
-            # what a job starts with and the checkpoint in S3, and nothing else of this attempt.
-            while ending.reason is EndReason.INTERRUPTED:
+            began_at = names.now()
+            while (ending := self._train(hosts, began_at)).reason is EndReason.INTERRUPTED:
+                # Only a spot job is interrupted. It goes on with other instances, whose disks have
+                # what a job starts with and the checkpoint in S3, and nothing else of this attempt.
                 self._enter("Interrupted")
                 self._job.check_not_stopped()
                 self._enter("Starting")
                 hosts.replace()
-                self._enter("Downloading")
-                hosts.prepare()
-                ending = self._train(hosts)
             if ending.reason is EndReason.EXITED and (reason := hosts.failure(ending)):
                 raise JobFailedError(reason)
             # A job that is stopped may save its model within the grace (API_StopTrainingJob).
@@ -114,7 +109,9 @@ class TrainingRun(JobRun):
             self._job.stop.wait(_POLL_S)
             self._job.check_not_stopped()
 
-    def _train(self, hosts: TrainingHosts) -> Ending:
+    def _train(self, hosts: TrainingHosts, began_at: float) -> Ending:
+        self._enter("Downloading", TrainingStartTime=began_at)
+        hosts.prepare()
         self._job.check_not_stopped()
         self._enter("Training")
         # Leaving the block uploads the last checkpoint; the job fails where that is refused.
@@ -224,13 +221,8 @@ class TrainingJobs(Jobs):
     def _entry(self, request: Document, document: Document) -> Document | None:
         if "WarmPoolStatus" in document:  # which `as_of_now` may change
             document = warm_pools.as_of_now(copy.deepcopy(document))
-        plan = document["ResourceConfig"].get("TrainingPlanArn")
         pool = document.get("WarmPoolStatus", {}).get("Status")
-        if pool != request.get("WarmPoolStatusEquals", pool):
-            return None
-        if plan != request.get("TrainingPlanArnEquals", plan):
-            return None
-        return document | ({"TrainingPlanArn": plan} if plan else {})
+        return document if pool == request.get("WarmPoolStatusEquals", pool) else None
 
     def update(self, request: Document) -> Document:
         """Change how long the job's warm pool is kept; nothing else is emulated."""
