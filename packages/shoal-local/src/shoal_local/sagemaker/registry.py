@@ -69,10 +69,7 @@ def _check_policy(policy: str) -> None:
 
 
 class ModelPackages(Resources):
-    """The model package versions of the account.
-
-    No model is validated by running it; SkipModelValidation is only kept.
-    """
+    """The model package versions; no model is validated by running it."""
 
     kind = KINDS["model-package"]
     verbs: ClassVar[tuple[str, ...]] = (*Resources.verbs, "update")

@@ -125,10 +125,7 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
 
 
 def shape_errors(shape: Shape, value: Any, path: str) -> Iterator[str]:
-    """Yield every way in which `value` breaks `shape`.
-
-    `path` names the place as AWS does (`algorithmSpecification.trainingImage`).
-    """
+    """Yield every way in which `value` breaks `shape`; `path` names the place as AWS does."""
     if isinstance(value, Anything):
         return
     if value is None:
@@ -187,10 +184,7 @@ def _string_errors(shape: StringShape, value: str, path: str) -> Iterator[str]:
 
 @functools.cache
 def _compile_pattern(pattern: str) -> re.Pattern[str] | None:
-    """Return Java's regular expression as Python's.
-
-    Unicode classes stand only inside sets in this API. What Python cannot read is not checked.
-    """
+    """Return Java's expression as Python's; what Python cannot read is not checked."""
     for java, python in (
         (r"\p{L}", r"a-zA-Z\u00aa-\uffff"),
         (r"\p{Z}", r"\s"),

@@ -89,10 +89,7 @@ class ClosingError(Exception):
 
 @dataclass
 class Deployment:
-    """`change_document(edit)` changes the endpoint's document and publishes an event.
-
-    `old` is None for a new endpoint.
-    """
+    """`change_document(edit)` changes the endpoint's document; `old` is None for a new endpoint."""
 
     core: Core
     endpoint: str

@@ -62,10 +62,7 @@ class Endpoints(Resources):
         return {"EndpointArn": document["EndpointArn"]}
 
     def update(self, request: Document) -> Document:
-        """Deploy another configuration, with its own count of instances, as nothing scales here.
-
-        A failed endpoint can only be deleted (API reference, DescribeEndpoint: EndpointStatus).
-        """
+        """Deploy another configuration; a failed endpoint can only be deleted (EndpointStatus)."""
         check_fields("UpdateEndpoint", request)
         document = self.describe(request)
         name, arn = document["EndpointName"], document["EndpointArn"]

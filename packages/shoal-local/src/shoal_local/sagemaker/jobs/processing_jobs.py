@@ -129,6 +129,7 @@ class ProcessingRun(JobRun):
             self._local(each).mkdir(parents=True, exist_ok=True)
         config = self._host.ml / "config"
         config.mkdir(parents=True)
+        (self._host.ml / "output").mkdir(exist_ok=True)
         config_members = {
             key: value
             for key, value in self._request.items()

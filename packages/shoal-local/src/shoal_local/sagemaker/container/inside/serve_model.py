@@ -28,10 +28,7 @@ imported_later = runpy.run_path(str(Path(__file__).with_name("later.py")))["impo
 
 
 class Context:
-    """The part of TorchServe's context that AWS's handler uses.
-
-    There is one for all requests, as in TorchServe (ts/service.py).
-    """
+    """The part of TorchServe's context that AWS's handler uses, one for all (ts/service.py)."""
 
     def __init__(self, model_dir: str) -> None:
         # as AWS's torchserve.py names it (DEFAULT_TS_MODEL_NAME); the wheel of sagemaker-inference

@@ -41,10 +41,7 @@ Reply = tuple[int, str, bytes]
 
 
 class Context(NamedTuple):
-    """The context that AWS's service gives the user's functions, field by field (tfs_utils.py).
-
-    What a request could choose by name, and gRPC's, are empty.
-    """
+    """AWS's context of the user's functions (tfs_utils.py), without gRPC and choices by name."""
 
     model_name: None = None
     model_version: None = None
@@ -173,9 +170,7 @@ def handler_in(script: Path) -> Callable[[Any, Context], tuple[Any, str]]:
 
 
 def python_service(script: Path, rest_uri: str) -> Callable[[Any, bytes], Reply]:
-    """Return what answers `/invocations`: the user's handler around TensorFlow Serving, or its own
-    answer without one. What the user's code raises is a 500 with its message, as in AWS's service.
-    """
+    """Return what answers `/invocations`: the user's handler, or TensorFlow Serving without one."""
     handler = handler_in(script) if script.exists() else None
 
     def reply(headers: Any, body: bytes) -> Reply:

@@ -58,9 +58,7 @@ def keys_below(s3: Any, uri: str) -> list[str]:
 
 
 def no_objects_message(s3: Any, uri: str, role_arn: str) -> str:
-    """Return what AWS says about a prefix without objects: CreateTrainingJob's ValidationException,
-    as users report it.
-    """
+    """Return what CreateTrainingJob says about a prefix without objects, as users report it."""
     return (
         f'No S3 objects found under S3 URL "{uri}" given in input data source. Please ensure that'
         f" the bucket exists in the selected region ({s3.meta.region_name}), that objects exist"
