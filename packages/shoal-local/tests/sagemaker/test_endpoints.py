@@ -106,7 +106,7 @@ def test_an_unknown_endpoint_is_a_validation_error(account: Account) -> None:
 
 def test_an_invocation_after_the_last_fleet_is_a_validation_error(emulator: Emulator) -> None:
     context = emulator.home.context()
-    core = Core(context, Store(), Settings(), context.processes)
+    core = Core(context, Store(), Settings())
     with pytest.raises(AwsError, match="ValidationError: Endpoint gone of account"):
         Traffic(core, "gone").answer(b"", {})
 

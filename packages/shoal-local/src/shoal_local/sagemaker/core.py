@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from shoal_local.context import ServiceContext
-from shoal_local.processes import ProcessRegistry
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.shapes import Document
 from shoal_local.sagemaker.store import Store
@@ -54,7 +53,6 @@ class Core:
     context: ServiceContext
     store: Store
     settings: Settings
-    registry: ProcessRegistry
 
     def arn(self, resource: str, name: str) -> str:
         return names.arn(self.context, resource, name)

@@ -42,7 +42,7 @@ class SageMakerService:
     """The service of one account and region; `close()` leaves no process."""
 
     def __init__(self, context: ServiceContext, settings: Settings | None = None) -> None:
-        core = Core(context, Store(), settings or Settings(), context.processes)
+        core = Core(context, Store(), settings or Settings())
         self._faults = context.faults
         training = TrainingJobs(core)
         tuning = TuningJobs(core, training)

@@ -149,8 +149,6 @@ _PARAMETERS = Listing(
     default_order="Ascending",
     extra_filters=("PipelineExecutionArn",),
 )
-MAX_CONCURRENT = 20
-"""Concurrent pipeline executions of an account (SageMaker developer guide, quotas)."""
 
 
 class Executions(Resources):
@@ -175,22 +173,7 @@ class Executions(Resources):
                 KIND, lambda other: other["_token"] == token and other["PipelineArn"] == arn
             ):
                 return {"PipelineExecutionArn": each["PipelineExecutionArn"]}
-            self._check_quota()
             return self._start(request, pipeline)
-
-    def _check_quota(self) -> None:
-        """Raise ResourceLimitExceeded (StartPipelineExecution's page), in words of ours."""
-        running = len(
-            self._core.store.select(
-                KIND, lambda each: each["PipelineExecutionStatus"] not in records.TERMINAL
-            )
-        )
-        if running >= MAX_CONCURRENT:
-            message = (
-                f"The account-level limit of concurrent pipeline executions is {MAX_CONCURRENT},"
-                f" and {running} are running. Start it later."
-            )
-            raise AwsError("ResourceLimitExceeded", message)
 
     def _start(self, request: Document, pipeline: Document) -> Document:
         definition = parse(pipeline["PipelineDefinition"])

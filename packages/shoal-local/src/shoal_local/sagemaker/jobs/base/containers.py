@@ -230,7 +230,7 @@ class Workplace:
         """
         if notice := image_notice(uri, self._image):
             self.log.notice(notice)
-        runtime, registry, lines = self._image.runtime, self._core.registry, list[str]()
+        runtime, registry, lines = self._image.runtime, self._core.context.processes, list[str]()
         if runtime.is_built():
             return
         self.log.notice(
@@ -304,7 +304,7 @@ class Workplace:
         visible = [runtime, runtime.resolve(), interpreter.parent.parent]
         port = int(self._core.context.endpoint_url().rpartition(":")[2].rstrip("/"))
         ports = tuple(dict.fromkeys((port, *other_ports)))  # no port has two listeners
-        return Pod(self._paths.folder, hosts, self._core.registry, visible, ports, on_line)
+        return Pod(self._paths.folder, hosts, self._core.context.processes, visible, ports, on_line)
 
 
 def write_recipes_program(image_entry: Image, recipes: Path | None, paths: HostPaths) -> str:
