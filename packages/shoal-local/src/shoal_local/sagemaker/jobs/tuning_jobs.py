@@ -91,7 +91,7 @@ class TuningJobs(Jobs):
     def training_jobs(self, request: Document) -> Document:
         check_fields("ListTrainingJobsForHyperParameterTuningJob", request)
         document = self.find(request["HyperParameterTuningJobName"])
-        jobs = [_summary(each, document) for each in _children(self._core, document)]
+        jobs = _summaries(self._core, document)
         return _TRAINING_LISTING.page(jobs, {"SortBy": "Name"} | request)
 
 
@@ -112,43 +112,46 @@ def check_tuning(request: Document) -> None:
 
 def training_summaries(core: Core, tuning_job: Document) -> list[Document]:
     """Return the training jobs of a tuning job that have an objective value, the best first."""
-    jobs = [_summary(each, tuning_job) for each in _children(core, tuning_job)]
-    objective = tuning_job["HyperParameterTuningJobConfig"]["HyperParameterTuningJobObjective"]
     return sorted(
-        (each for each in jobs if _FINAL in each),
+        (each for each in _summaries(core, tuning_job) if _FINAL in each),
         key=lambda each: float(each[_FINAL]["Value"]),
-        reverse=objective["Type"] == "Maximize",
+        reverse=_objective(tuning_job)["Type"] == "Maximize",
     )
 
 
-def _children(core: Core, tuning_job: Document) -> list[Document]:
-    arn = tuning_job[TUNING.arn_key]
-    return core.store.select(TRAINING.store, lambda each: bool(each.get("TuningJobArn") == arn))
+def _objective(tuning_job: Document) -> Document:
+    config = tuning_job["HyperParameterTuningJobConfig"]
+    return dict(config["HyperParameterTuningJobObjective"])
 
 
 def is_running(job: Document) -> bool:
     return job["TrainingJobStatus"] in RUNNING
 
 
+def _summaries(core: Core, tuning_job: Document) -> list[Document]:
+    """Return a HyperParameterTrainingJobSummary for each training job of a tuning job."""
+    arn = tuning_job[TUNING.arn_key]
+    jobs = core.store.select(TRAINING.store, lambda each: bool(each.get("TuningJobArn") == arn))
+    return [_summary(each, tuning_job) for each in jobs]
+
+
 def _summary(job: Document, tuning_job: Document) -> Document:
-    """Return a HyperParameterTrainingJobSummary."""
     value = objective_value(job, tuning_job)
-    objective = tuning_job["HyperParameterTuningJobConfig"]["HyperParameterTuningJobObjective"]
-    final: dict[str, Any] = {_FINAL: objective | {"Value": value}}
     status = "Failed" if value is None else "Succeeded"
     if is_running(job):
         status = "Pending"
-    members = {"TunedHyperParameters": job["_tuned"], "ObjectiveStatus": status}
-    summary = job | members | (final if status == "Succeeded" else {})
+    summary = job | {"TunedHyperParameters": job["_tuned"], "ObjectiveStatus": status}
+    if status == "Succeeded":
+        summary[_FINAL] = _objective(tuning_job) | {"Value": value}
     return only_members("HyperParameterTrainingJobSummary", summary)
 
 
 def _counters(core: Core, tuning_job: Document) -> Document:
     jobs: dict[str, int] = dict.fromkeys((*_COUNTERS.values(), "InProgress", "RetryableError"), 0)
     objectives = dict.fromkeys(("Succeeded", "Pending", "Failed"), 0)
-    for each in _children(core, tuning_job):
+    for each in _summaries(core, tuning_job):
         jobs[_COUNTERS.get(each["TrainingJobStatus"], "InProgress")] += 1
-        objectives[_summary(each, tuning_job)["ObjectiveStatus"]] += 1
+        objectives[each["ObjectiveStatus"]] += 1
     return {"TrainingJobStatusCounters": jobs, "ObjectiveStatusCounters": objectives}
 
 
@@ -158,8 +161,7 @@ def with_objective_parameter(request: Document) -> Document:
     AWS describes it there: SDK v2 deletes it from them when it attaches to a tuning job
     (`HyperparameterTuner._prepare_estimator_from_job_description`).
     """
-    config, definition = request["HyperParameterTuningJobConfig"], request["TrainingJobDefinition"]
-    metric = config.get("HyperParameterTuningJobObjective", {}).get("MetricName", "")
+    definition, metric = request["TrainingJobDefinition"], _objective(request)["MetricName"]
     static = definition.get("StaticHyperParameters", {}) | {_OBJECTIVE_PARAMETER: metric}
     return request | {"TrainingJobDefinition": definition | {"StaticHyperParameters": static}}
 
@@ -182,8 +184,7 @@ def training_request(tuning_job: Document, name: str, values: "Values") -> Docum
 
 def objective_value(job: Document, tuning_job: Document) -> float | None:
     """Return the last value of the objective that a training job has printed; None without one."""
-    config = tuning_job["HyperParameterTuningJobConfig"]
-    metric = config["HyperParameterTuningJobObjective"]["MetricName"]
+    metric = _objective(tuning_job)["MetricName"]
     values = {each["MetricName"]: each["Value"] for each in job.get("FinalMetricDataList", [])}
     return None if job["TrainingJobStatus"] == "Failed" else values.get(metric)
 
