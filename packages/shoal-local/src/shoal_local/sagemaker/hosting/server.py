@@ -227,7 +227,7 @@ def free_port() -> int:
 
 
 _TAGGED = re.compile(
-    r"(?P<host>(?P<registry>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com)/(?P<repository>[^:@]+)(:(?P<tag>[^:@]+))?"
+    r"(?P<host>(?P<registry>\d{12})\.dkr\.ecr\.[^/]+)/(?P<repository>[^:@]+)(:(?P<tag>[^:@]+))?"
 )
 
 
@@ -241,8 +241,8 @@ class Fleet:
         self.name = str(self.variant["VariantName"])
         self.config_name = str(config["EndpointConfigName"])
         self.execution_role = str(config.get("ExecutionRoleArn") or self._model["ExecutionRoleArn"])
-        serverless = self.variant.get("ServerlessConfig")
-        self.max_concurrency: int | None = serverless["MaxConcurrency"] if serverless else None
+        self._serverless: Document = self.variant.get("ServerlessConfig", {})
+        self.max_concurrency: int | None = self._serverless.get("MaxConcurrency")
         # A serverless variant has no such count.
         self.count = int(self.variant.get("InitialInstanceCount", 1))
         self.server, self.busy = ModelServer(core, endpoint, self.variant, self._model), 0
@@ -264,8 +264,9 @@ class Fleet:
             "CurrentWeight": weight * share,
             "DesiredWeight": weight,
         }
-        if serverless := self.variant.get("ServerlessConfig"):
-            summary |= {f"{each}ServerlessConfig": serverless for each in ("Current", "Desired")}
+        if self._serverless:
+            for each in ("Current", "Desired"):
+                summary[f"{each}ServerlessConfig"] = self._serverless
         else:
             summary["CurrentInstanceCount"] = 0 if self.server.ended() else self.count
             summary["DesiredInstanceCount"] = self.count
@@ -282,7 +283,7 @@ def deployed_image(core: Core, image_name: str, role_arn: str) -> Document:
     created; here it need not exist. Source: API reference, DeployedImage.
     """
     match, resolved = _TAGGED.fullmatch(image_name), image_name
-    if match and match["region"] == core.context.region:
+    if match:
         request = {
             "registryId": match["registry"],
             "repositoryName": match["repository"],

@@ -17,9 +17,10 @@ from shoal_local.sagemaker.jobs.training.metrics import compile_regex
 from shoal_local.sagemaker.shapes import Document
 
 _TRACKING, _INDEX = "MLFLOW_TRACKING_URI", "PIP_INDEX_URL"
-_ONLY_KEPT = ("DebugHookConfig", "ProfilerConfig", "MlflowConfig")
-"""What SageMaker's SDK v2 sends with every job, and where SageMaker's MLflow would track it."""
-_OF_INSTANCES = ("InfraCheckConfig", "RemoteDebugConfig")  # there are none to look at
+_ONLY_KEPT = (
+    *("DebugHookConfig", "ProfilerConfig"),  # which SageMaker's SDK v2 sends with every job
+    *("MlflowConfig", "InfraCheckConfig", "RemoteDebugConfig"),  # nothing here uses them
+)
 
 _LOOPBACK = re.compile(r"http://(?:127\.0\.0\.1|localhost)(?::([1-9]\d{0,4}))?(?:/|$)")
 
@@ -52,10 +53,9 @@ def _check_script(request: Document) -> None:
 
 def kept_notice(request: Document) -> str:
     """Return the line that says which fields are described and do nothing; "" without any."""
-    profiles = not request.get("ProfilerConfig", {}).get("DisableProfiler", False)
-    idle = {"DebugHookConfig": True, "ProfilerConfig": profiles, "MlflowConfig": True}
-    fields = [field for field in _ONLY_KEPT if request.get(field) and idle[field]]
-    fields += [field for field in _OF_INSTANCES if request.get(field)]
+    fields = [field for field in _ONLY_KEPT if request.get(field)]
+    if request.get("ProfilerConfig", {}).get("DisableProfiler"):
+        fields.remove("ProfilerConfig")
     fields += sorted(request.get("Environment", {}).keys() - variables_of(request).keys())
     return f"{' and '.join(fields)}: nothing is recorded here" if fields else ""
 
