@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -118,7 +119,7 @@ class Deployment:
         if self.old:
             self._publish_stage("Deleting", ALL_TRAFFIC, self.old)
             self.traffic.retire(self.old)
-        return self.new, self._end_in_service
+        return self.new, partial(_end, self.new, "")
 
     def _proceed(self) -> None:
         self._check_alarms("before the deployment began")
@@ -128,10 +129,8 @@ class Deployment:
         self._spend(time.monotonic() - started_at)
         for shift in self.plan.shifts:
             self._publish_stage("ActivatingTraffic", shift.share)
-            if self.old:
-                self.traffic.route((self.old, ALL_TRAFFIC - shift.share), (self.new, shift.share))
-            else:
-                self.traffic.route((self.new, ALL_TRAFFIC))
+            before = [(self.old, ALL_TRAFFIC - shift.share)] if self.old else []
+            self.traffic.route(*before, (self.new, shift.share))
             self._bake(shift)
 
     def _bake(self, shift: Shift) -> None:
@@ -187,7 +186,6 @@ class Deployment:
 
     def _publish_stage(self, status: str, share: float, old_fleet: Fleet | None = None) -> None:
         """Write the deployment's stage into the endpoint's description; publish an event."""
-
         summary = self.new.summary(share, "Baking" if old_fleet else status)
         if instance_type := self.new.variant.get("InstanceType"):
             summary["InstanceType"] = instance_type
@@ -209,26 +207,17 @@ class Deployment:
             self.traffic.route((self.old, ALL_TRAFFIC))
             self.change_document(lambda document: document.update(EndpointStatus="RollingBack"))
         self.traffic.retire(self.new)
-        return self.old, lambda document: self._end_rolled_back(document, reason)
+        rolled_back = f"The deployment of {self.new.config_name} was rolled back. "
+        return self.old, partial(_end, self.old, (rolled_back if self.old else "") + reason)
 
-    def _end_rolled_back(self, document: Document, reason: str) -> None:
-        """Describe the endpoint as before, with the reason; one that never served has failed."""
-        document.pop("PendingDeploymentSummary", None)
-        rolled_back = (
-            f"The deployment of {self.new.config_name} was rolled back. " if self.old else ""
-        )
-        document.update(
-            EndpointStatus="InService" if self.old else "Failed",
-            FailureReason=f"{rolled_back}{reason}",
-        )
-        if self.old:
-            document["ProductionVariants"] = [self.old.summary()]
 
-    def _end_in_service(self, document: Document) -> None:
-        document.update(
-            EndpointStatus="InService",
-            EndpointConfigName=self.new.config_name,
-            ProductionVariants=[self.new.summary()],
-        )
-        for key in ("PendingDeploymentSummary", "FailureReason"):
-            document.pop(key, None)
+def _end(fleet: Fleet | None, reason: str, document: Document) -> None:
+    """Describe an endpoint by the fleet that serves; one without has failed."""
+    for key in ("PendingDeploymentSummary", "FailureReason"):
+        document.pop(key, None)
+    document["EndpointStatus"] = "InService" if fleet else "Failed"
+    if fleet:
+        document["EndpointConfigName"] = fleet.config_name
+        document["ProductionVariants"] = [fleet.summary()]
+    if reason:
+        document["FailureReason"] = reason
