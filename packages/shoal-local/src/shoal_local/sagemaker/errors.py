@@ -43,7 +43,7 @@ def not_emulated(what: str) -> AwsError:
 
 def check_fields(operation: str, request: Mapping[str, Any]) -> None:
     """Raise AwsError for the first field that breaks a row of `fields`, unless it is unknown."""
-    for row in _FIELDS[operation]:
+    for row in _FIELDS.get(operation, ()):
         path, required, allowed = _ROW.fullmatch(row).groups()  # type: ignore[union-attr]
         for value in _values(request, path.split(".")):
             if required and value is None:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core, event_detail, user_context
-from shoal_local.sagemaker.errors import check_fields, conflict, invalid, not_emulated
+from shoal_local.sagemaker.errors import conflict, invalid, not_emulated
 from shoal_local.sagemaker.resources import KINDS, Resources
 from shoal_local.sagemaker.shapes import Document
 
@@ -21,7 +21,6 @@ class ModelPackageGroups(Resources):
     kind = KINDS[KIND]
 
     def create(self, request: Document) -> Document:
-        check_fields("CreateModelPackageGroup", request)
         group = self.keep(request, _versions=0, ModelPackageGroupStatus="Completed", CreatedBy={})
         return {"ModelPackageGroupArn": group["ModelPackageGroupArn"]}
 
@@ -81,7 +80,6 @@ class ModelPackages(Resources):
     def create(self, request: Document) -> Document:
         if "ModelPackageGroupName" not in request:
             raise not_emulated("model packages without a group (unversioned)")
-        check_fields("CreateModelPackage", request)
         group = self._groups.describe(request)["ModelPackageGroupName"]
         version = self._next_version(group)
         members = {key: value for key, value in request.items() if key != "ClientToken"}
@@ -113,7 +111,6 @@ class ModelPackages(Resources):
         return document if selected == (group, approval) else None
 
     def update(self, request: Document) -> Document:
-        check_fields("UpdateModelPackage", request)
         name = self.find(request["ModelPackageArn"])["_name"]
 
         def edit(document: Document) -> None:

@@ -21,7 +21,7 @@ from shoal_local.control.http.protocol import SERIALIZATION, Answer, buffer_body
 from shoal_local.control.service_router import Exchange
 from shoal_local.errors import AwsError
 from shoal_local.sagemaker.core import Core, Settings, calling
-from shoal_local.sagemaker.errors import not_emulated
+from shoal_local.sagemaker.errors import check_fields, not_emulated
 from shoal_local.sagemaker.hosting.endpoints import Endpoints
 from shoal_local.sagemaker.hosting.models import EndpointConfigs, Models
 from shoal_local.sagemaker.jobs.processing_jobs import ProcessingJobs
@@ -86,6 +86,7 @@ class SageMakerService:
         """
         if operation not in self._operations:
             raise not_emulated(f"the operation {operation} of SageMaker")
+        check_fields(operation, request)
         with calling(caller_arn):
             return response(operation, self._answer(operation, request))
 

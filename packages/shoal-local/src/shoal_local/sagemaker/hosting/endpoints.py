@@ -17,7 +17,7 @@ from shoal_local.errors import AwsError
 from shoal_local.processes import in_thread
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.core import Core, event_detail
-from shoal_local.sagemaker.errors import check_fields, invalid
+from shoal_local.sagemaker.errors import invalid
 from shoal_local.sagemaker.hosting.deployment import ClosingError, Deployment, Plan, plan_of
 from shoal_local.sagemaker.hosting.models import EndpointConfigs
 from shoal_local.sagemaker.hosting.server import Fleet
@@ -51,7 +51,6 @@ class Endpoints(Resources):
 
     def create(self, request: Document) -> Document:
         """Create an endpoint. A DeploymentConfig has no fleet to shift traffic from."""
-        check_fields("CreateEndpoint", request)
         config = EndpointConfigs(self._core).describe(request)
         members = {key: value for key, value in request.items() if key != "DeploymentConfig"}
         document = self.keep(members, EndpointStatus="Creating")
@@ -63,7 +62,6 @@ class Endpoints(Resources):
 
     def update(self, request: Document) -> Document:
         """Deploy another configuration; a failed endpoint can only be deleted (EndpointStatus)."""
-        check_fields("UpdateEndpoint", request)
         document = self.describe(request)
         name, arn = document["EndpointName"], document["EndpointArn"]
         self._check_not_in_progress(document)

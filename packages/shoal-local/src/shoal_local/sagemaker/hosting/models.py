@@ -24,7 +24,6 @@ class Models(Resources):
 
     def create(self, request: Document) -> Document:
         containers = request.get("Containers", [])
-        check_fields("CreateModel", request)
         if len(containers) > 1:
             raise not_emulated("models of several containers (inference pipelines)")
         container = request.get("PrimaryContainer") or next(iter(containers), None)
@@ -116,7 +115,6 @@ class EndpointConfigs(Resources):
     kind = KINDS["endpoint-config"]
 
     def create(self, request: Document) -> Document:
-        check_fields("CreateEndpointConfig", request)
         if len(request["ProductionVariants"]) > 1:
             raise not_emulated("endpoints with several production variants")
         (variant,) = request["ProductionVariants"]

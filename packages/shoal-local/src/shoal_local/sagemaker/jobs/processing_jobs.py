@@ -8,7 +8,7 @@ from pathlib import Path
 from shoal_local.runtimes.catalog import Image
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.container.launch import Host, isolation_refused
-from shoal_local.sagemaker.errors import check_fields, not_emulated
+from shoal_local.sagemaker.errors import not_emulated
 from shoal_local.sagemaker.jobs.base import containers, storage
 from shoal_local.sagemaker.jobs.base.containers import image_for
 from shoal_local.sagemaker.jobs.base.files import HostPaths
@@ -57,7 +57,6 @@ class ProcessingJobs(Jobs):
 
 def check_processing(request: Document) -> None:
     """Raise AwsError for what is wrong or not emulated, whatever image it runs on what machine."""
-    check_fields("CreateProcessingJob", request)
     inputs = (each["S3Input"] for each in request.get("ProcessingInputs", []))
     outputs = request.get("ProcessingOutputConfig", {}).get("Outputs", [])
     for place in (*inputs, *(each["S3Output"] for each in outputs)):

@@ -11,14 +11,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from botocore import xform_name
 
 from shoal_local.sagemaker import names
-from shoal_local.sagemaker.errors import check_fields, not_emulated
+from shoal_local.sagemaker.errors import not_emulated
 from shoal_local.sagemaker.hosting.models import Models
 from shoal_local.sagemaker.hosting.server import ModelServer, ServerFailedError
 from shoal_local.sagemaker.jobs.base import storage
@@ -37,8 +36,6 @@ _VARIABLES = {
 }
 _SHOWN = 300
 
-check_transform = partial(check_fields, "CreateTransformJob")
-
 
 class TransformJobs(Jobs):
     """The batch transform jobs of the account."""
@@ -46,7 +43,6 @@ class TransformJobs(Jobs):
     kind = TRANSFORM
 
     def create(self, request: Document) -> Document:
-        check_transform(request)
         kind, accept = request["TransformInput"], request["TransformOutput"]
         is_csv = kind.get("ContentType") == accept.get("Accept") == "text/csv"
         if _joins(request) and not is_csv:

@@ -89,7 +89,6 @@ class TuningJobs(Jobs):
         return document | _counters(self._core, document) | limits
 
     def training_jobs(self, request: Document) -> Document:
-        check_fields("ListTrainingJobsForHyperParameterTuningJob", request)
         document = self.find(request["HyperParameterTuningJobName"])
         jobs = _summaries(self._core, document)
         return _TRAINING_LISTING.page(jobs, {"SortBy": "Name"} | request)
@@ -97,7 +96,6 @@ class TuningJobs(Jobs):
 
 def check_tuning(request: Document) -> None:
     """Raise AwsError for what is wrong or not emulated."""
-    check_fields("CreateHyperParameterTuningJob", request)
     config, definition = request["HyperParameterTuningJobConfig"], request["TrainingJobDefinition"]
     search_for(config)
     metrics = definition["AlgorithmSpecification"].get("MetricDefinitions", [])
@@ -107,7 +105,9 @@ def check_tuning(request: Document) -> None:
             "A metric is required for this hyperparameter tuning job objective. Provide a metric"
             " in the metric definitions."
         )
-    check_training(training_request(request, "checked", {}))
+    training = training_request(request, "checked", {})
+    check_fields("CreateTrainingJob", training)
+    check_training(training)
 
 
 def training_summaries(core: Core, tuning_job: Document) -> list[Document]:

@@ -17,10 +17,9 @@ from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.errors import check_fields, conflict
 from shoal_local.sagemaker.jobs.processing_jobs import check_processing
 from shoal_local.sagemaker.jobs.training.training_request import check_training
-from shoal_local.sagemaker.jobs.transform_jobs import check_transform
 from shoal_local.sagemaker.jobs.tuning_jobs import check_tuning
 from shoal_local.sagemaker.pipelines import records
-from shoal_local.sagemaker.pipelines.definition import Definition, parse
+from shoal_local.sagemaker.pipelines.definition import CREATED, Definition, parse
 from shoal_local.sagemaker.pipelines.execution import Execution
 from shoal_local.sagemaker.pipelines.expressions import (
     Parameter,
@@ -45,7 +44,6 @@ class Pipelines(Resources):
     verbs: ClassVar[tuple[str, ...]] = (*Resources.verbs, "update")
 
     def create(self, request: Document) -> Document:
-        check_fields("CreatePipeline", request)
         text = request["PipelineDefinition"]
         check_arguments(parse(text))
         name, token = request["PipelineName"], request["ClientRequestToken"]
@@ -64,7 +62,6 @@ class Pipelines(Resources):
         return {"PipelineArn": existing["PipelineArn"]}
 
     def update(self, request: Document) -> Document:
-        check_fields("UpdatePipeline", request)
         document = self.find(request["PipelineName"])
         changed_keys = ("PipelineDefinition", *_KEPT)
         changes: Document = {key: request[key] for key in changed_keys if key in request}
@@ -76,10 +73,6 @@ class Pipelines(Resources):
             lambda each: each.update(changes, LastModifiedTime=names.now()),
         )
         return {"PipelineArn": document["PipelineArn"]}
-
-    def describe(self, request: Document) -> Document:
-        check_fields("DescribePipeline", request)
-        return self.find(request["PipelineName"])
 
     def _entry(self, request: Document, document: Document) -> Document | None:
         if not document["PipelineName"].startswith(request.get("PipelineNamePrefix", "")):
@@ -106,7 +99,6 @@ class Pipelines(Resources):
 CHECKS: Mapping[str, Callable[[Document], None]] = {
     "Training": check_training,
     "Processing": check_processing,
-    "Transform": check_transform,
     "Tuning": check_tuning,
 }
 
@@ -114,11 +106,13 @@ CHECKS: Mapping[str, Callable[[Document], None]] = {
 def check_arguments(definition: Definition) -> None:
     """Raise the error that a step's Create call would raise."""
     for step in definition.steps.values():
-        if step.type not in CHECKS:
+        if step.type not in CREATED:
             continue
         request = with_wildcards(step.arguments, partial(_default, definition.parameters))
         try:
-            CHECKS[step.type](request)
+            check_fields(f"Create{CREATED[step.type].noun}", request)
+            if check := CHECKS.get(step.type):
+                check(request)
         except AwsError as error:
             raise AwsError(
                 error.code, f"Step {step.name}: {error.message}", error.http_status
@@ -165,7 +159,6 @@ class Executions(Resources):
         self._starting = threading.Lock()
 
     def start(self, request: Document) -> Document:
-        check_fields("StartPipelineExecution", request)
         pipeline = self._pipelines.describe(request)
         token, arn = request["ClientRequestToken"], pipeline["PipelineArn"]
         with self._starting:
@@ -266,7 +259,6 @@ class Executions(Resources):
         return document | ({"PipelineExecutionFailureReason": reason} if reason else {})
 
     def steps(self, request: Document) -> Document:
-        check_fields("ListPipelineExecutionSteps", request)
         steps = self.describe(request)["_steps"].values()
         return _STEPS.page(steps, request)
 

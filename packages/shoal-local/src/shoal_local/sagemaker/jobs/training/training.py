@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 from shoal_local.context import Measurement
 from shoal_local.runtimes.catalog import Image
 from shoal_local.sagemaker import measurements, names
-from shoal_local.sagemaker.errors import check_fields
 from shoal_local.sagemaker.jobs.base import storage
 from shoal_local.sagemaker.jobs.base.channels import check_objects
 from shoal_local.sagemaker.jobs.base.containers import image_for
@@ -226,7 +225,6 @@ class TrainingJobs(Jobs):
 
     def update(self, request: Document) -> Document:
         """Change how long the job's warm pool is kept; nothing else is emulated."""
-        check_fields("UpdateTrainingJob", request)
         job = self.describe(request)
         if "ResourceConfig" in request:
             seconds = request["ResourceConfig"]["KeepAlivePeriodInSeconds"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from shoal_local.runtimes.catalog import image
 from shoal_local.sagemaker.container.launch import networks_refused
-from shoal_local.sagemaker.errors import check_fields, not_emulated
+from shoal_local.sagemaker.errors import not_emulated
 from shoal_local.sagemaker.jobs.base.channels import check_channel
 from shoal_local.sagemaker.jobs.base.containers import MAX_HOSTS
 from shoal_local.sagemaker.jobs.base.files import HostPaths
@@ -27,7 +27,6 @@ _LOOPBACK = re.compile(r"http://(?:127\.0\.0\.1|localhost)(?::([1-9]\d{0,4}))?(?
 
 def check_training(request: Document) -> None:
     """Raise AwsError for what is wrong or not emulated, whether its image has a runtime or not."""
-    check_fields("CreateTrainingJob", request)
     for definition in request["AlgorithmSpecification"].get("MetricDefinitions", []):
         compile_regex(definition)
     for channel in request.get("InputDataConfig", []):
