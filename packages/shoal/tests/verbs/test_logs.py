@@ -14,7 +14,7 @@ from shoal.aws.execution import Execution, Step
 from shoal.aws.logs import LogLocation, LogTail, lines_of, location_of
 from shoal.aws.target import Target
 from shoal.errors import ExecutionError, NotFoundError
-from shoal.verbs.follow import Follower, LastLines
+from shoal.verbs.follow import Follower, LastLines, _JobLog
 from tests.verbs.conftest import make_pipeline
 from tests.verbs.test_execution import gate
 
@@ -256,7 +256,8 @@ def test_a_failure_begins_with_the_exception_of_the_rank_that_raised_it(target: 
     write(target, group, "job/algo-1-1", "[rank0]: RuntimeError: Connection closed by peer")
     step = Step("Train", "Training", "Failed", failure_reason="AlgorithmError: ExitCode 1")
     follower = Follower(make_pipeline(target, [gate(False)]), "a:x/abc", lambda _: None, 0.05)
-    follower._tails["Train"] = LogTail(target.client("logs"), LogLocation(group, "job/"))
+    tail = LogTail(target.client("logs"), LogLocation(group, "job/"))
+    follower._job_logs["Train"] = _JobLog(tail)
     follower._read_log(step)
     says = r"^step Train failed: ValueError: no price in 17 rows \(algo-2, rank 1\); execution abc "
     with pytest.raises(ExecutionError, match=says):
@@ -272,7 +273,10 @@ def test_a_step_is_followed_to_another_job(target: Target, monkeypatch: pytest.M
         write(target, group, f"{job}/algo-1", line)
         follower._read_log(Step("Train", "Training", "Executing"))
     lines = [each.text for each in events if isinstance(each, Detail)]
-    assert (lines, follower._last["Train"].lines) == (["no capacity", "trained"], ("trained",))
+    assert (lines, follower._job_logs["Train"].last.lines) == (
+        ["no capacity", "trained"],
+        ("trained",),
+    )
 
 
 def test_a_failure_names_the_command_that_prints_the_log(target: Target) -> None:
@@ -281,7 +285,7 @@ def test_a_failure_names_the_command_that_prints_the_log(target: Target) -> None
     execution = Execution("arn:aws:x/abc", "Failed", "", None, steps)
     command, location = "shoal logs dev --local", LogLocation("/aws/sagemaker/TrainingJobs", "job/")
     follower = Follower(pipeline, execution.arn, lambda _: None, 0.05, logs_command=command)
-    follower._tails["Train"] = LogTail(target.client("logs"), location)
+    follower._job_logs["Train"] = _JobLog(LogTail(target.client("logs"), location))
     message = (
         r"whole log: `shoal logs dev --local abc Train` \(CloudWatch Logs, group"
         r" /aws/sagemaker/TrainingJobs, streams job/\*\)$"

@@ -51,6 +51,15 @@ class LastLines:
         return tuple(self._own or self._all)
 
 
+@dataclass(frozen=True)
+class _JobLog:
+    """The log of a step's job, as far as it was read."""
+
+    tail: LogTail
+    last: LastLines = field(default_factory=LastLines)
+    causes: CauseSearch = field(default_factory=CauseSearch)
+
+
 @dataclass
 class Follower:
     """One execution being followed; `log_folder` gets one file per step that printed something."""
@@ -67,9 +76,7 @@ class Follower:
     """
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     """What the script's log lines carry."""
-    _tails: dict[str, LogTail] = field(default_factory=dict)
-    _last: dict[str, LastLines] = field(default_factory=dict)
-    _causes: dict[str, CauseSearch] = field(default_factory=dict)
+    _job_logs: dict[str, _JobLog] = field(default_factory=dict)
     _ended: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -101,13 +108,12 @@ class Follower:
         reason = one_line((step or execution).failure_reason) or "no reason was given"
         if step is None:
             raise ExecutionError(f"{ended}: {reason}")
-        causes = self._causes.get(step.name)
-        if cause := causes and causes.cause:
+        log = self._job_logs.get(step.name)
+        if cause := log and log.causes.cause:
             message = f"step {step.name} failed: {cause}; {ended}"
         else:
             message = f"step {step.name} failed, {ended}: {reason}"
-        last = self._last.get(step.name)
-        raise ExecutionError(message, step.name, last.lines if last else (), self._where(step))
+        raise ExecutionError(message, step.name, log.last.lines if log else (), self._where(step))
 
     def _read_logs(self, execution: Execution) -> None:
         """Tail the running jobs, and once more those that have ended.
@@ -123,30 +129,28 @@ class Follower:
 
     def _read_log(self, step: Step) -> None:
         location = location_of(self.pipeline.target, step)
-        tail = self._tails.get(step.name)
-        if location and (tail is None or tail.location.stream_prefix != location.stream_prefix):
+        log = self._job_logs.get(step.name)
+        if location and (log is None or log.tail.location.stream_prefix != location.stream_prefix):
             # the first job of the step, or another attempt's
-            tail = self._tails[step.name] = LogTail(self._logs, location)
-            self._last.pop(step.name, None)
-            self._causes.pop(step.name, None)
-        for line in tail.read() if tail else ():
-            self._last.setdefault(step.name, LastLines()).add(line.text)
+            log = self._job_logs[step.name] = _JobLog(LogTail(self._logs, location))
+        for line in log.tail.read() if log else ():
+            log.last.add(line.text)
             if self.log_folder:
                 self.log_folder.mkdir(parents=True, exist_ok=True)
-                with (self.log_folder / f"{step.name}.log").open("a", encoding="utf-8") as log:
-                    log.write(f"{line.text}\n")
+                with (self.log_folder / f"{step.name}.log").open("a", encoding="utf-8") as file:
+                    file.write(f"{line.text}\n")
             if step.type != "Lambda":  # whose log is of all runs
-                self._causes.setdefault(step.name, CauseSearch()).add(line)
+                log.causes.add(line)
             self.report(Detail(line.text))
             if metrics := parse(line.text, self._progress):
                 self.report(Trained(step.name, metrics))
 
     def _where(self, step: Step) -> str | None:
-        if self.log_folder and step.name in self._last:
+        if (log := self._job_logs.get(step.name)) is None:
+            return None
+        if self.log_folder and log.last.lines:
             return str(self.log_folder / f"{step.name}.log")
-        tail = self._tails.get(step.name)
-        if tail and self.logs_command:
-            return (
-                f"`{self.logs_command} {self.arn.rpartition('/')[2]} {step.name}` ({tail.location})"
-            )
-        return str(tail.location) if tail else None
+        place, command = str(log.tail.location), self.logs_command
+        if not command:
+            return place
+        return f"`{command} {self.arn.rpartition('/')[2]} {step.name}` ({place})"
