@@ -16,13 +16,12 @@ from functools import partial
 from botocore.exceptions import ClientError
 
 from shoal.aws import inventory
-from shoal.aws.events import Note, Report
+from shoal.aws.events import Note
 from shoal.aws.execution import Pipeline
 from shoal.aws.objects import parameter, remove_parameters
 from shoal.aws.stacks import Stacks
 from shoal.aws.target import Target
 from shoal.errors import AWS_ERRORS, CommandError, LeftBehindError, ProtectedError, ShoalError
-from shoal.settings.names import Names
 from shoal.settings.organisation import DEFAULT_QUALIFIER, bootstrap_version
 from shoal.settings.settings import Environment
 from shoal.verbs.destroy.leftovers import Leftovers, ServingRemoval
@@ -50,7 +49,7 @@ class Destroyed:
     """Names of what the templates retain."""
 
     def raise_if_left(self) -> None:
-        """Raises LeftBehindError with everything that is still there and should not be."""
+        """Raise LeftBehindError with everything that is still there and should not be."""
         if self.left:
             why = f"\n{self.failure}" if self.failure else ""
             raise LeftBehindError(
@@ -60,15 +59,8 @@ class Destroyed:
 
 
 @dataclass(frozen=True)
-class Teardown:
-    """Takes one environment down, or one of its workloads: by its names, which need not be in the
-    file any more.
-    """
-
-    target: Target
-    names: Names
-    report: Report
-    poll_s: float
+class Teardown(Stacks):
+    """Takes down an environment, or a workload, whose names need not be in the file any more."""
 
     def destroy(self, delete_described: Callable[[], None]) -> Destroyed:
         """Everything, stacks included; may be interrupted anywhere and begun again, because it asks
@@ -80,16 +72,15 @@ class Teardown:
         outlive them.
         """
         self.require_allowed()
-        stacks = Stacks(self.target, self.names, self.report, self.poll_s)
-        stacks.settle()
+        self.settle()
         pipelines = self.pause_schedules()  # also those that a deployment has just made
         workloads = [each for each in pipelines if not each.names.part]
         if failures := [failure for each in pipelines if (failure := each._failure_to_empty())]:
             raise failures[0]
         for each in workloads:
             each.remove_unpinned_serving()
-        kept, retained = stacks.kept_on_purpose(), stacks.retained()
-        failure = self._delete_stacks(delete_described, stacks)
+        kept, retained = self.kept_on_purpose(), self.retained()
+        failure = self._delete_stacks(delete_described)
         owner = inventory.owner_in(self.target, self.names, [each.names for each in workloads])
         self.remove_log_groups(owner)
         for each in workloads:
@@ -127,7 +118,7 @@ class Teardown:
         in_file = self.names.environment.workloads
         for names in inventory.workloads_of(self.target, self.names):
             if names.is_one_of_several and names.environment.workload not in in_file:
-                yield Stacks(self.target, names, self.report, self.poll_s)
+                yield replace(self, names=names)
 
     def _failure_to_empty(self) -> Exception | None:
         """Stop what runs and remove what executions left, whose endpoints cost money, also if that
@@ -145,9 +136,7 @@ class Teardown:
             failure = error
         return failure
 
-    def _delete_stacks(
-        self, delete_described: Callable[[], None], stacks: Stacks
-    ) -> ShoalError | None:
+    def _delete_stacks(self, delete_described: Callable[[], None]) -> ShoalError | None:
         """Return how `cdk destroy` failed, if that still matters: what it left is tried once more,
         one by one.
 
@@ -156,7 +145,7 @@ class Teardown:
         """
         failure = None
         if not self.names.is_one_of_several:
-            stacks.wait_for_interfaces()
+            self.wait_for_interfaces()
             for unlisted in self._unlisted():  # they use what is deleted next
                 unlisted.delete_rest()
             try:
@@ -164,8 +153,8 @@ class Teardown:
             except CommandError as error:
                 self.report(Note(f"{str(error).splitlines()[0]}; deleting what is left one by one"))
                 failure = error
-        stacks.delete_rest()
-        return failure if failure and stacks.left() else None
+        self.delete_rest()
+        return failure if failure and self.left() else None
 
     def pause_schedules(self) -> "list[Teardown]":
         """Let no schedule start an execution while the others are stopped and removed; return each
@@ -188,9 +177,8 @@ class Teardown:
 
     def stop_executions(self) -> None:
         """Stop what runs, and what begins meanwhile: somebody's, or a start that was under way."""
-        self._wait(
-            partial(self._none_runs, set()), _STOP_TIMEOUT_S, "executions are still stopping"
-        )
+        done = partial(self._none_runs, set())
+        self._wait(done, _STOP_TIMEOUT_S, "executions are still stopping")
 
     def _none_runs(self, stopped: set[str]) -> bool:
         """Stop what is not in `stopped` yet; return whether nothing runs."""
@@ -211,9 +199,7 @@ class Teardown:
         return not going
 
     def remove_endpoints(self) -> None:
-        """Removes scalable targets, endpoints, endpoint configs and models of executions: by the
-        teardown function, then directly.
-        """
+        """Remove what executions left for serving: by the teardown function, then directly."""
         leftovers = Leftovers(self.target, self.names, self.report)
         if leftovers.all():
             self._run_teardown_function()
