@@ -129,23 +129,21 @@ def stop(process: subprocess.Popen[bytes], grace_s: float = _GRACE_S) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether the process exists; one that has ended and waits for its parent does not
-    count.
-    """
+    """Return whether the process goes on; one that has ended may wait for its parent."""
     if _PROC.exists():
         with suppress(OSError):
-            return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in {
-                "Z",
-                "X",
-            }
+            return _stat(pid)[0] not in {"Z", "X"}
         return False
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
+    except OSError as error:
+        return isinstance(error, PermissionError)
     return True
+
+
+def _stat(pid: int) -> list[str]:
+    """Return what /proc says of a process: its state, its parent's id, and so on."""
+    return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
 
 
 def tail_of(log: Path) -> tuple[str, ...]:
@@ -174,9 +172,9 @@ def _parents() -> Iterator[tuple[int, int]]:
         for line in listing.splitlines():
             pid, parent = map(int, line.split())
             yield pid, parent
-    for status in _PROC.glob("[0-9]*/stat"):
+    for process in _PROC.glob("[0-9]*"):
         with suppress(OSError):
-            yield int(status.parent.name), int(status.read_text().rpartition(")")[2].split()[1])
+            yield int(process.name), int(_stat(int(process.name))[1])
 
 
 def _expire(process: subprocess.Popen[bytes], expired: threading.Event) -> None:
