@@ -76,13 +76,11 @@ class CommandError(_LoggedError):
     """A child process failed, or was stopped at its deadline: then its exit code is None."""
 
     def __init__(self, what: str, exit_code: int | None, tail: Sequence[str], log: Path) -> None:
-        ending = (
-            "did not end in time and was stopped"
-            if exit_code is None
-            else f"failed with exit code {exit_code}"
-        )
+        ending = f"failed with exit code {exit_code}"
+        if exit_code is None:
+            ending = "did not end in time and was stopped"
         super().__init__(f"{what} {ending}", tail, str(log))
-        self.exit_code, self.log = exit_code, log
+        self.exit_code = exit_code
 
 
 class AnswerError(ShoalError):
@@ -94,17 +92,7 @@ class DisagreementError(ShoalError):
 
 
 class ExecutionError(_LoggedError):
-    """An execution did not succeed; `step` is the one that failed, if one did."""
-
-    def __init__(
-        self,
-        message: str,
-        step: str | None = None,
-        tail: Sequence[str] = (),
-        log: str | None = None,
-    ) -> None:
-        super().__init__(message, tail, log)
-        self.step = step
+    """An execution did not succeed."""
 
 
 class ImageBuildError(_LoggedError):

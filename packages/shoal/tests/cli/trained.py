@@ -280,7 +280,7 @@ def propose(checkout: Checkout, release: Release, workload: str | None = None) -
         load_environment(name, checkout.root, workload=workload) for name in ("dev", "staging")
     )
     repository = Repository(checkout.root, os.environ)
-    step = PromotionStep(checkout.root, repository, dev, staging, dev)
+    step = PromotionStep(repository, dev, staging, dev)
     step.commit(release, "Pin it")
     return step.branch(release)
 

@@ -113,7 +113,7 @@ class Follower:
             message = f"step {step.name} failed: {cause}; {ended}"
         else:
             message = f"step {step.name} failed, {ended}: {reason}"
-        raise ExecutionError(message, step.name, log.last.lines if log else (), self._where(step))
+        raise ExecutionError(message, log.last.lines if log else (), self._where(step))
 
     def _read_logs(self, execution: Execution) -> None:
         """Tail the running jobs, and once more those that have ended.

@@ -48,7 +48,6 @@ from shoal.verbs.workspace import Session, Workspace
 class PromotionStep:
     """The step from one environment to the next."""
 
-    root: Path
     repository: Repository
     source: Environment
     destination: Environment
@@ -95,9 +94,7 @@ class PromotionStep:
                 f"{begin.title} trains {begin.workload}, and {end.title} serves {end.workload};"
                 " nothing was promoted"
             )
-        return cls(
-            workspace.root, repository, begin, end, _promotion_path(workspace.root, begin)[-1]
-        )
+        return cls(repository, begin, end, _promotion_path(workspace.root, begin)[-1])
 
     @property
     def is_later(self) -> bool:
