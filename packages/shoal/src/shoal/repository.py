@@ -34,27 +34,21 @@ class Repository:
     def require_clean(self) -> None:
         """Raise PromotionError without a repository or a commit, or with uncommitted changes."""
         try:
-            changed_files = [
-                line[3:]
-                for line in self.git("status", "--porcelain", "--untracked-files=all").splitlines()
-            ]
+            status = self.git("status", "--porcelain", "--untracked-files=all")
             self.head()
         except AnswerError as error:
             raise PromotionError(
                 f"{self.root} is no git repository with a commit, so nothing can be committed in it"
                 f" ({error})"
             ) from error
-        if changed_files:
-            more = (
-                f" and {len(changed_files) - _MAX_SHOWN} more"
-                if len(changed_files) > _MAX_SHOWN
-                else ""
-            )
-            message = (
+        if changed_files := [line[3:] for line in status.splitlines()]:
+            rest = len(changed_files) - _MAX_SHOWN
+            more = f" and {rest} more" if rest > 0 else ""
+            raise PromotionError(
                 "the working tree has changes that are in no commit:"
-                f" {', '.join(changed_files[:_MAX_SHOWN])}{more}"
+                f" {', '.join(changed_files[:_MAX_SHOWN])}{more};"
+                " commit them or put them away"
             )
-            raise PromotionError(f"{message}; commit them or put them away")
 
     def head(self) -> str:
         """Return the id of the checked-out commit."""
@@ -65,24 +59,19 @@ class Repository:
 
         Empty without a repository or a commit.
         """
-        command = ("describe", "--always", "--tags", "--dirty")
-        return self.git(*command, may_fail=True).strip()
+        return self.git("describe", "--always", "--tags", "--dirty", may_fail=True).strip()
 
     def commit_of(self, branch: str) -> str | None:
         """Return the id of a local branch's newest commit, or None without such a branch."""
-        return (
-            self.git("for-each-ref", "--format=%(objectname)", f"refs/heads/{branch}").strip()
-            or None
-        )
+        ids = self.git("for-each-ref", "--format=%(objectname)", f"refs/heads/{branch}")
+        return ids.strip() or None
 
     def has_merged(self, branch: str) -> bool:
         """Return whether the checked-out commit has all of a local branch's commits."""
         return bool(self.git("for-each-ref", "--merged=HEAD", f"refs/heads/{branch}").strip())
 
     def commits_of(self, folders: Sequence[str], limit: int) -> list[str]:
-        """Return the ids of the newest commits up to HEAD that changed one of `folders`, newest
-        first.
-        """
+        """Return the ids of the newest commits that changed one of `folders`, newest first."""
         return self.git("log", f"--max-count={limit}", "--format=%H", "--", *folders).split()
 
     def files(self, commit: str, folder: str) -> dict[str, str]:
@@ -159,10 +148,7 @@ class Repository:
 
 
 def hash_as(like: str, content: bytes) -> str:
-    """Return git's hash of a file's content, with the algorithm of the hash `like`: SHA-1 or
-    SHA-256.
-    """
+    """Return git's hash of a content, with the algorithm of the hash `like`: SHA-1 or SHA-256."""
+    algorithm = "sha256" if len(like) == hashlib.sha256().digest_size * 2 else "sha1"
     header = b"blob %d\0" % len(content)
-    if len(like) == hashlib.sha256().digest_size * 2:
-        return hashlib.sha256(header + content).hexdigest()
-    return hashlib.sha1(header + content, usedforsecurity=False).hexdigest()
+    return hashlib.new(algorithm, header + content, usedforsecurity=False).hexdigest()
