@@ -73,10 +73,8 @@ def compare(
 def _answer(question: str, look_up: Callable[[], tuple[str, bool]]) -> Answer:
     try:
         return Answer(question, *look_up())
-    except AWS_ERRORS as error:
+    except (ShoalError, *AWS_ERRORS) as error:
         return Answer(question, f"not known: {refusal(error)}", None)
-    except ShoalError as error:
-        return Answer(question, f"not known: {error}", None)
 
 
 def _registry(target: Target, release: Release, pipeline_arn: str) -> tuple[str, bool]:
