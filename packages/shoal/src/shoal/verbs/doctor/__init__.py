@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+Mistake = tuple[str, str]
+"""What is wrong, and what to do."""
+
 
 class State(StrEnum):
     """The outcome of a question."""

@@ -18,6 +18,7 @@ from shoal.settings.loading.loader import environment_file
 from shoal.settings.parsing.errors import ConfigError, Problem
 from shoal.settings.sections.network import ExistingNetwork
 from shoal.settings.settings import Environment
+from shoal.verbs.doctor import Mistake
 
 HTTPS = 443
 _DESCRIBE = {
@@ -27,8 +28,6 @@ _DESCRIBE = {
 }
 Item = Mapping[str, Any]
 """What EC2 returns of one VPC, subnet, route table, group or rule."""
-Mistake = tuple[str, str]
-"""What is wrong, and what to do."""
 
 
 def check_network(

@@ -19,11 +19,9 @@ from shoal.settings.loading.consumers import Consumer
 from shoal.settings.loading.loader import environment_file
 from shoal.settings.names import Names
 from shoal.settings.settings import Environment
-from shoal.verbs.doctor import Finding, State, failed, ok
+from shoal.verbs.doctor import Finding, Mistake, State, failed, ok
 from shoal.verbs.doctor.key_policy import KeyPolicy, Use, uses
 
-Mistake = tuple[str, str]
-"""What is wrong, and what to do."""
 _MAKE_ROLES = ("iam:CreateRole", "iam:PutRolePolicy", "iam:PassRole")
 
 
