@@ -22,6 +22,7 @@ _MAX_ITEMS = {"params": 100, "tags": 100, "metrics": 1000}
 Record = Mapping[str, Any]
 """run.json."""
 _OURS = "shoal."
+_MODULES = {"sagemaker-mlflow": "sagemaker_mlflow", "mlflow-skinny": "mlflow"}
 _SETTINGS = ("SAGEMAKER_", "MLFLOW_S3_")
 """Variables by which SageMaker's plugin and MLflow's S3 client find AWS, besides AWS_*."""
 
@@ -63,13 +64,8 @@ class Mlflow:
 
         Raises ToolMissingError without MLflow's client.
         """
-        is_sagemakers = uri.startswith("arn:")
-        module, package = (
-            ("sagemaker_mlflow", "sagemaker-mlflow")
-            if is_sagemakers
-            else ("mlflow", "mlflow-skinny")
-        )
-        if find_spec(module) is None:
+        package = "sagemaker-mlflow" if uri.startswith("arn:") else "mlflow-skinny"
+        if find_spec(_MODULES[package]) is None:
             raise ToolMissingError(
                 f"MLflow's client is not installed; run `.venv/bin/pip install {package}`"
             )
