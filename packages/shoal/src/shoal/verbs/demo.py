@@ -111,9 +111,7 @@ class Demo:
 
     @property
     def folder(self) -> Path:
-        """The folder in use while a demo runs: fixed, so that the next one cleans up after one that
-        was killed.
-        """
+        """In use while a demo runs; fixed, so that the next one cleans up after a killed one."""
         return self.workspace.root / ".shoal" / "demo"
 
     @property

@@ -91,12 +91,9 @@ class Image:
             return str(newest[0]["id"])
 
     def finish(self, build_id: str, report: Report, poll_s: float) -> None:
-        """Wait for a build; raise ImageBuildError, with the log's last lines, unless the image is
-        there then.
-        """
-        follow(
-            self.target.client("codebuild"), self.target.client("logs"), build_id, report, poll_s
-        )
+        """Wait for a build; raise ImageBuildError, with its last lines, if no image is there."""
+        codebuild, logs = self.target.client("codebuild"), self.target.client("logs")
+        follow(codebuild, logs, build_id, report, poll_s)
         if self.uri() is None:
             raise ImageBuildError(
                 f"build {build_id} succeeded, but did not write the parameter {self.parameter}"
@@ -148,9 +145,7 @@ def built_images(environment: Environment, target: Target, root: Path) -> tuple[
 
 
 def refuse_built_image(environment: Environment) -> None:
-    """Raise UsageError if the environment wants an image built for which shoal-local, which has no
-    Docker, has no runtime.
-    """
+    """Raise UsageError for a built image without a runtime in shoal-local, which has no Docker."""
     for use, recipe in environment.built_images.items():
         if recipe in recipes.names() and not recipes.recipe(recipe).local:
             raise UsageError(

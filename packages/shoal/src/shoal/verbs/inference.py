@@ -60,9 +60,7 @@ def send(
     accept: str,
     patience_s: float | None = None,
 ) -> bytes:
-    """Send the body as it is, and return the answer as it is; with `patience_s`, once and no longer
-    (Target.client).
-    """
+    """Send the body, and return the answer; with `patience_s`, once and no longer."""
     response = target.client("sagemaker-runtime", patience_s).invoke_endpoint(
         EndpointName=endpoint, ContentType=content_type, Accept=accept, Body=body
     )

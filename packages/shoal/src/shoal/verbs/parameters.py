@@ -39,9 +39,7 @@ def check_declared(environment: Environment, parameters: Mapping[str, str], root
 
 
 def check_values(environment: Environment, parameters: Mapping[str, str], root: Path) -> None:
-    """Raise ParameterError for values that Shoal's pipeline or the training script would refuse
-    only when they run.
-    """
+    """Raise ParameterError for values that pipeline or script would refuse only when they run."""
     if environment.pipeline is not None or not parameters:  # a user's may have any script
         return
     training = environment.training

@@ -95,9 +95,7 @@ class Workspace:
 
 @dataclass(frozen=True)
 class Session:
-    """One workload of an environment at one target, or all of them: then `environment` is what the
-    first one has.
-    """
+    """A workload of an environment at a target; or all, and `environment` is the first one's."""
 
     workspace: Workspace
     environment: Environment

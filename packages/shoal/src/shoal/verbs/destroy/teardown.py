@@ -29,9 +29,7 @@ from shoal.verbs.destroy.schedules import Schedules
 
 _STOP_TIMEOUT_S = 900.0
 _ENDPOINT_TIMEOUT_S = 3900.0
-"""AWS keeps an endpoint whose container fails in Creating for up to about an hour, and it cannot be
-deleted in that state.
-"""
+"""An endpoint whose container fails is Creating, and not to be deleted, for about an hour."""
 _FUNCTION_TIMEOUT_S = 910.0
 """A function runs at most 15 minutes."""
 
@@ -207,9 +205,7 @@ class Teardown(Stacks):
         leftovers.raise_if_unsearched()
 
     def remove_unpinned_serving(self) -> None:
-        """Deletes the serving stack where the checkout has none any more; one that it has, the CLI
-        destroys before what it needs.
-        """
+        """Delete the serving stack that the checkout has no more; else the CLI destroys it."""
         if not self.names.environment.serves:
             ServingRemoval(self.target, self.names, self.report, self.poll_s).remove()
 
@@ -253,7 +249,7 @@ class Teardown(Stacks):
 
 
 def refuse_if_protected(environment: Environment) -> None:
-    """Raises ProtectedError for an environment whose stacks and data are to stay."""
+    """Raise ProtectedError for an environment whose stacks and data are to stay."""
     if environment.protect:
         raise ProtectedError(
             f"environment {environment.name} is protected (protect: true in its file): nothing was"
@@ -264,7 +260,7 @@ def refuse_if_protected(environment: Environment) -> None:
 def remove_bootstrap(
     target: Target, qualifier: str = DEFAULT_QUALIFIER, *, is_ours: bool = False
 ) -> None:
-    """Removes what `cdk bootstrap` made.
+    """Remove what `cdk bootstrap` made.
 
     Only for a loopback target, or where it `is_ours`: on AWS every CDK app of the account shares
     it.

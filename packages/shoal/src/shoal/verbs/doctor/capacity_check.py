@@ -92,9 +92,7 @@ def quota_findings(target: Target, environment: Environment) -> Iterator[Finding
 
 
 def refuse_short(target: Target, environment: Environment) -> None:
-    """Raise UsageError where a quota is below what one training or evaluation asks for: no waiting
-    cures that.
-    """
+    """Raise UsageError where a quota is below what one job needs: no waiting cures that."""
     try:
         listed = _listed(target, "sagemaker")
     except (ClientError, BotoCoreError):  # who may start an execution need not read quotas
@@ -166,9 +164,7 @@ def only_for(uses: list[Use], finding: Finding) -> Finding:
 
 _TRAINING, _ENDPOINT = "training-job", "endpoint"
 _RARE = "ReservedCapacityInstanceType"
-"""The shape of the API that names the types of which there are plans: those that are rarely free
-on demand.
-"""
+"""The API's shape with the types of which there are plans: rarely free on demand."""
 _DRAIN_S = 1800
 """SageMaker ends the jobs of a plan half an hour before its end (developer guide, "Training plans
 utilization for SageMaker training jobs").

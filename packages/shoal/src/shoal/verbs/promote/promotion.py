@@ -271,9 +271,7 @@ class Verification:
         return version_id
 
     def _require_evaluated(self, archive: IO[bytes], report: Evaluation) -> None:
-        """Raise PromotionError unless the archive is the evaluated one, byte by byte, with the
-        content that its container will answer.
-        """
+        """Raise PromotionError unless the archive's bytes and content are the evaluated ones."""
         url, evaluated = self.package.model_data_url, report.archive_sha256
         if (actual := sha256(archive)) != evaluated:
             what = f"hash mismatch: the sha256 of {url} is {actual}, evaluated was {evaluated}"

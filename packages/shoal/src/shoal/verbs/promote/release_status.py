@@ -261,9 +261,7 @@ def _evaluation(target: Target, package: Package) -> dict[str, Any]:
 def _read(
     target: Target, release: Release, what: str | None, read: Callable[[], dict[str, Any]]
 ) -> dict[str, Any] | str:
-    """Return what is read of `what`, which only the account that trained the version can show, or
-    why it cannot be read.
-    """
+    """Return what is read, or why `what` cannot be, which only the trainer's account can show."""
     if what is None:
         return "the registry names no report"
     if target.account != release.account:

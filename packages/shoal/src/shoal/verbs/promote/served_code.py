@@ -18,9 +18,7 @@ CODE = "code/"
 Members = Iterable[tuple[tarfile.TarInfo, IO[bytes] | None]]
 """The members of an archive, or as if of one, each with its content if it is a file of code/."""
 _IMPORTED = (".py", ".pyc", ".so")
-"""What Python imports. TorchServe puts the whole folder of a model on its path (its `getEnvString`;
-read).
-"""
+"""What Python imports. TorchServe's path has a model's whole folder (`getEnvString`; read)."""
 _DATA = re.compile(
     r"[^.]+|.+\.(arrow|bin|bpe|ckpt|codes|csv|data-\d+-of-\d+|gguf|h5|index|jinja|joblib|json|jsonl"
     r"|keras|md|meta|model|msgpack|npy|npz|onnx|parquet|pb|pbtxt|pickle|pkl|pt|pth|safetensors|spm"
