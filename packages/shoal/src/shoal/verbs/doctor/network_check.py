@@ -98,17 +98,12 @@ class _Existing:
     def problems(self) -> Iterator[Problem]:
         ids, network = self.ids, self.environment.network
         yield from self._one("VPC", "vpc_id", ids.vpc_id, _vpc_mistakes)
-        places = [
-            ("training_subnet_id", ids.training_subnet_id, network.training_az_id),
-            *(
-                (f"hosting_subnet_ids[{index}]", subnet_id, zone)
-                for index, (subnet_id, zone) in enumerate(
-                    zip(ids.hosting_subnet_ids, network.hosting_az_ids, strict=True)
-                )
-            ),
-        ]
-        for index, (key, subnet_id, zone) in enumerate(places):
-            needed = self.hosting_addresses if index else self.training_addresses
+        training = (ids.training_subnet_id, network.training_az_id)
+        subnets = [("training_subnet_id", *training, self.training_addresses)]
+        hosting = zip(ids.hosting_subnet_ids, network.hosting_az_ids, strict=True)
+        for index, each in enumerate(hosting):
+            subnets.append((f"hosting_subnet_ids[{index}]", *each, self.hosting_addresses))
+        for key, subnet_id, zone, needed in subnets:
             mistakes = partial(self._subnet_mistakes, zone=zone, needed=needed)
             yield from self._one("subnet", key, subnet_id, mistakes)
         if group_id := ids.training_security_group_id:
