@@ -228,12 +228,9 @@ def upload_folder(
         if files[name] and (others := before - {*files[name]}):
             more = f" and {len(others) - 1} more" if len(others) > 1 else ""
             who = "what scores" if name == ROWS else "the job"
-            report(
-                Note(
-                    f"{who} will also read {min(others)}{more}, which was at {uri}/{name}/ before:"
-                    " delete what it should not read (`aws s3 rm`), or name another `data.dataset`"
-                )
-            )
+            place = f"{min(others)}{more}, which was at {uri}/{name}/ before"
+            advice = "delete what it should not read (`aws s3 rm`), or name another `data.dataset`"
+            report(Note(f"{who} will also read {place}: {advice}"))
     return count
 
 
