@@ -4,7 +4,7 @@
   cannot be used. Errors and their order: recorded by LocalStack from S3.
 - ListObjectVersions in pages that go on where a version was deleted meanwhile. moto looks for the
   version that a page's marker names, and finds nothing behind one that is gone. It also copies all
-  versions of the bucket for each page. A delimiter is left to moto.
+  versions of the bucket for each page, and never encodes names. A delimiter is left to moto.
 - The SHA-256 of an upload's parts. Sources: S3 API reference, CopyPartResult and
   CompleteMultipartUpload; the refusal as callers of S3 reported it (aws/aws-sdk-php, issue 2648).
   Read, not run on AWS.
@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
+from urllib.parse import quote
 
 import xmltodict  # type: ignore[import-untyped]
 from moto.core.common_types import TYPE_RESPONSE
@@ -98,6 +99,9 @@ def _check_owners(call: ApiCall) -> None:
 
 
 Page = tuple[list[Any], list[str], list[Any], str | None, str | None]
+# S3 API reference, ListObjectVersions, EncodingType: some names have no place in XML
+_ENCODED = ("Delimiter", "Key", "KeyMarker", "NextKeyMarker", "Prefix")
+_serialized_by_moto = S3Response.serialized
 _versions_by_moto = S3Backend.list_object_versions
 
 
@@ -153,6 +157,18 @@ def _behind(versions: list[Any], marker: str) -> list[Any]:
 
 def _id_of(version: Any) -> str:
     return version.version_id or "null"
+
+
+def serialized(response: S3Response, answer: Any) -> Any:
+    """Answer as moto does, with the names in a page of versions encoded where that is asked for."""
+    is_page = response.data.get("Action") == "ListObjectVersions"
+    if is_page and response.querystring.get("encoding-type") == ["url"]:
+        page = answer.result
+        page["EncodingType"] = "url"
+        prefixes = page.get("CommonPrefixes", [])
+        for each in (page, *page["Versions"], *page["DeleteMarkers"], *prefixes):
+            each |= {name: quote(each[name]) for name in _ENCODED if each.get(name)}
+    return _serialized_by_moto(response, answer)
 
 
 _NAME = "ChecksumSHA256"
@@ -222,6 +238,7 @@ def _checksum(upload: FakeMultipart, number: int) -> str:
 
 PATCHES: tuple[tuple[object, str, Any], ...] = (
     (S3Backend, "list_object_versions", list_object_versions),
+    (S3Response, "serialized", serialized),
     (S3Response, "upload_part_copy", copy_part),
     (S3Response, "_complete_multipart_body", named_parts),
     (S3Response, "head_object", head_object),
