@@ -157,10 +157,10 @@ class Tags:
 _MAX_SESSION_NAME = 64
 
 
-def assume(core: Core, role_arn: str, session_name: str) -> RoleCredentials:
-    """Return credentials of a role that trusts SageMaker; raise ValidationException without one."""
+def assume(core: Core, role_arn: str, name: str) -> RoleCredentials:
+    """Return credentials for a resource of this name; raise ValidationException without a role."""
     try:
-        return core.context.role_credentials(role_arn, session_name[:_MAX_SESSION_NAME])
+        return core.context.role_credentials(role_arn, f"SageMaker-{name}"[:_MAX_SESSION_NAME])
     except AwsError as error:
         raise invalid(
             f"Could not assume role {role_arn}. Please ensure that the role exists and allows"

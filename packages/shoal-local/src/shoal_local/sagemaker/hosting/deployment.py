@@ -160,9 +160,7 @@ class Deployment:
         """Raise RolledBackError for an alarm that rings, or that the execution role cannot read."""
         if not self.plan.alarms:
             return
-        self._role = self._role or assume(
-            self.core, self.new.execution_role, f"SageMaker-{self.endpoint}"
-        )
+        self._role = self._role or assume(self.core, self.new.execution_role, self.endpoint)
         cloudwatch = self.core.context.clients("cloudwatch", self._role)
         try:
             answer = cloudwatch.describe_alarms(AlarmNames=list(self.plan.alarms))

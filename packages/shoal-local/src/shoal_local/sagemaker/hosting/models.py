@@ -29,7 +29,7 @@ class Models(Resources):
         container = request.get("PrimaryContainer") or next(iter(containers), None)
         if container is None:
             raise invalid("Either PrimaryContainer or Containers is required")
-        assume(self._core, request["ExecutionRoleArn"], f"SageMaker-{request['ModelName']}")
+        assume(self._core, request["ExecutionRoleArn"], request["ModelName"])
         check_network(self._core, request.get("VpcConfig"))
         container = resolve_container(self._core, container)
         model_uri(container)

@@ -47,7 +47,7 @@ class ProcessingJobs(Jobs):
         check_processing(request)
         uri, core = request["AppSpecification"]["ImageUri"], self._core
         image = image_for(core, uri, "processing")
-        assume(core, request["RoleArn"], f"SageMaker-{request['ProcessingJobName']}")
+        assume(core, request["RoleArn"], request["ProcessingJobName"])
         check_network(core, request.get("NetworkConfig", {}).get("VpcConfig"))
         volume_key = request["ProcessingResources"]["ClusterConfig"].get("VolumeKmsKeyId")
         check_keys(core, request.get("ProcessingOutputConfig", {}).get("KmsKeyId"), volume_key)

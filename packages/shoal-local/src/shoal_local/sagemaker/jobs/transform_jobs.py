@@ -48,7 +48,7 @@ class TransformJobs(Jobs):
         if _joins(request) and not is_csv:
             raise not_emulated("CreateTransformJob.DataProcessing.JoinSource without text/csv")
         model = Models(self._core).find(request["ModelName"])
-        assume(self._core, model["ExecutionRoleArn"], f"SageMaker-{request['TransformJobName']}")
+        assume(self._core, model["ExecutionRoleArn"], request["TransformJobName"])
         check_network(self._core, model.get("VpcConfig"))
         volume_key = request["TransformResources"].get("VolumeKmsKeyId")
         check_keys(self._core, request["TransformOutput"].get("KmsKeyId"), volume_key)

@@ -172,7 +172,7 @@ class Executions(Resources):
         definition = parse(pipeline["PipelineDefinition"])
         values = values_of(definition.parameters, request.get("PipelineParameters", []))
         identifier = names.execution_id()
-        credentials = assume(self._core, pipeline["RoleArn"], f"SageMaker-pipeline-{identifier}")
+        credentials = assume(self._core, pipeline["RoleArn"], f"pipeline-{identifier}")
         document = self._document(request, pipeline, identifier) | {"_parameters": values}
         name, arn = document["_name"], document["PipelineExecutionArn"]
         self._core.store.create(KIND, name, document, self._taken)

@@ -177,8 +177,7 @@ class TrainingJobs(Jobs):
         uri, core = request["AlgorithmSpecification"]["TrainingImage"], self._core
         check_quotas(request, core.context.quota, self.holding())
         image = image_for(core, uri, "training")
-        role, name = request["RoleArn"], request["TrainingJobName"]
-        credentials = assume(core, role, f"SageMaker-{name}")
+        credentials = assume(core, request["RoleArn"], request["TrainingJobName"])
         check_network(core, request.get("VpcConfig"))
         volume_key = request["ResourceConfig"].get("VolumeKmsKeyId")
         check_keys(core, request["OutputDataConfig"].get("KmsKeyId"), volume_key)
