@@ -156,11 +156,11 @@ class Listing:
             raise invalid("Invalid NextToken")
         start = int(token)
         size = request.get("MaxResults", DEFAULT_PAGE)
-        found = list(islice(matches, start, start + size + 1))
+        shown = list(islice(matches, start, start + size + 1))
         page: Document = {
-            self.answer: [only_members(self.summary, document) for document in found[:size]]
+            self.answer: [only_members(self.summary, document) for document in shown[:size]]
         }
-        return page | ({"NextToken": str(start + size)} if len(found) > size else {})
+        return page | ({"NextToken": str(start + size)} if len(shown) > size else {})
 
     def _matches(self, document: Document, request: Document) -> bool:
         if request.get("NameContains", "").lower() not in str(document[self.name]).lower():

@@ -162,12 +162,12 @@ class _TransformServer(ModelServer):
 
 def _variables(request: Document) -> dict[str, str]:
     """Return the job's own, and those of AWS; what the request leaves out is not passed."""
-    said = {
+    values = {
         name: xform_name(str(request[key])).upper()
         for key, name in _VARIABLES.items()
         if key in request
     }
-    return {**request.get("Environment", {}), "SAGEMAKER_BATCH": "true", **said}
+    return {**request.get("Environment", {}), "SAGEMAKER_BATCH": "true", **values}
 
 
 def _joins(request: Document) -> bool:
