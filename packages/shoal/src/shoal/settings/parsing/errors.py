@@ -5,6 +5,7 @@ ConfigError         one environment file cannot be used
 DefinitionError     a pipeline's definition cannot be sent to SageMaker
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -136,15 +137,15 @@ def shorten(value: Any, limit: int = 80) -> str:
 
     Of what is nested only the kind is shown: it may hold a secret.
     """
-    words = {True: "true", False: "false", None: "null"}
-    is_word = value is None or isinstance(value, bool)
     if isinstance(value, Mapping) and value:
         return "a mapping"
     if isinstance(value, list | tuple):
         if any(isinstance(item, Mapping | list | tuple) for item in value):
             return "a list"
         text = f"[{', '.join(str(item) for item in value)}]"
+    elif isinstance(value, str):
+        text = f'"{value}"'
     else:
-        text = words[value] if is_word else f'"{value}"' if isinstance(value, str) else str(value)
+        text = json.dumps(value) if value is None or isinstance(value, bool) else str(value)
     text = text.replace("\n", "\\n")
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -32,6 +32,8 @@ MAX_BODY_BYTES = 6 * 1024 * 1024
 MAX_BYTES = 32 * 1024 * 1024
 """Of all bodies. They travel in the function's package, which may have 250 MB unpacked."""
 _FORMS = "give a value alone, `near` with `within` or `within_percent`, or `at_least`, `at_most`"
+_TOLERANCES = {"within", "within_percent"}
+_KINDS = {"equals": {"equals"}, "near": {"near"} | _TOLERANCES, "a range": {"at_least", "at_most"}}
 FUNCTION = "check"
 MAX_FUNCTION_BYTES = 256 * 1024
 MODULES = frozenset({*sys.stdlib_module_names, "boto3", "botocore", "jmespath"})
@@ -153,12 +155,8 @@ def _expectations(key: str, expectations: Mapping[str, Expectation]) -> Iterator
 def _form(key: str, expected: Expectation) -> Iterator[Problem]:
     """Say what is wrong with the combination of keys."""
     given = expected.model_fields_set
-    tolerances = given & {"within", "within_percent"}
-    kinds = [
-        *(["equals"] if "equals" in given else []),
-        *(["near"] if "near" in given or tolerances else []),
-        *(["a range"] if given & {"at_least", "at_most"} else []),
-    ]
+    tolerances = given & _TOLERANCES
+    kinds = [kind for kind, keys in _KINDS.items() if given & keys]
     if len(kinds) != 1:
         message = f"mixes {' and '.join(kinds)}" if kinds else "says nothing of the value"
         yield Problem(key, message, _FORMS)
