@@ -167,10 +167,8 @@ def look(place: Place, hosts: int, *, has_gpu: bool) -> Network:
 
 def main() -> int:
     """Print the line or the reason; return the exit code."""
-    place, hosts = (
-        Place(*json.loads(sys.argv[1])),
-        len(json.loads(os.environ.get("SM_HOSTS", "[1]"))),
-    )
+    place = Place(*json.loads(sys.argv[1]))
+    hosts = len(json.loads(os.environ.get("SM_HOSTS", "[1]")))
     network = look(place, hosts, has_gpu=GPU.exists())
     lacking = place.world_size - network.efa_ranks
     if network.provider == "unknown":

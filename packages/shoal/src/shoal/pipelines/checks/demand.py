@@ -83,7 +83,7 @@ def problems(environment: Environment) -> Iterator[Problem]:
         message = "the container's agent has no way from this VPC to Systems Manager"
         advice = "add ssmmessages to network.interface_endpoints, or set network.nat: true"
         yield Problem("training.capacity.remote_debug", message, advice, True)
-    taken, count, instance_type = _most(environment.training)
+    taken, count, instance_type = _most(training)
     each, cidr = taken // count, environment.network.cidr
     needed = addresses(environment)
     available = usable(training_ranges(cidr)[-1])
