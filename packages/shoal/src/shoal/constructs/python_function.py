@@ -81,18 +81,14 @@ def _table() -> dict[str, Any]:
 
 @contextmanager
 def _code(folder: Path, files: Mapping[str, bytes]) -> Iterator[lambda_.AssetCode]:
-    """Yield the folder's code with `files` in it.
+    """Yield the folder's code with `files` in it, from a copy.
 
     The CDK copies it into the cloud assembly inside the function's constructor.
     """
     require_plain(folder)
-    ignored = ["__pycache__", "*.pyc"]
-    if not files:
-        yield lambda_.Code.from_asset(str(folder), exclude=ignored)
-        return
     with tempfile.TemporaryDirectory(prefix="shoal-function-") as temporary:
         packed = Path(temporary, folder.name)
-        shutil.copytree(folder, packed, ignore=shutil.ignore_patterns(*ignored))
+        shutil.copytree(folder, packed, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
         for name, content in files.items():
             (packed / name).parent.mkdir(parents=True, exist_ok=True)
             (packed / name).write_bytes(content)

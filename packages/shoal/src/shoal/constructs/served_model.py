@@ -77,7 +77,7 @@ def allow_archive(role: ActorRole, names: Names, release: Release, key: kms.IKey
 
 
 class BroughtArchive(Construct):
-    """`resource` succeeds when the archive lies at `url` with the pinned hash. None is deleted.
+    """`resource` succeeds when the archive lies at `url` with the pinned hash; it stays on delete.
 
     Who serves holds a verified copy, so a deployment, a rollback or a new container needs nothing
     of the environment that trained. See docs/decisions/accounts.md.
@@ -213,7 +213,9 @@ class ServedModel(Construct):
 
     def _variant(self) -> sagemaker.CfnEndpointConfig.ProductionVariantProperty:
         settings, serverless = self._settings, self._settings.serverless
-        sizes = sagemaker.CfnEndpointConfig.ServerlessConfigProperty
+        sizes = serverless and sagemaker.CfnEndpointConfig.ServerlessConfigProperty(
+            memory_size_in_mb=serverless.memory_mb, max_concurrency=serverless.max_concurrency
+        )
         return sagemaker.CfnEndpointConfig.ProductionVariantProperty(
             variant_name=VARIANT,
             model_name=self.model.attr_model_name,
@@ -224,14 +226,7 @@ class ServedModel(Construct):
             container_startup_health_check_timeout_in_seconds=settings.container_startup_timeout_s,
             model_data_download_timeout_in_seconds=settings.model_download_timeout_s,
             volume_size_in_gb=settings.volume_size_gb,
-            serverless_config=(
-                sizes(
-                    memory_size_in_mb=serverless.memory_mb,
-                    max_concurrency=serverless.max_concurrency,
-                )
-                if serverless
-                else None
-            ),
+            serverless_config=sizes,
         )
 
     def _capture(

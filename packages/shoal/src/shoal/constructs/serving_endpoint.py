@@ -47,11 +47,8 @@ class ServingAlarms(Construct):
             "VariantName": variant,
             "EndpointConfigName": config_name,
         }
-        p99, rate, any_rate = (
-            limits.p99_latency_ms,
-            limits.error_rate_percent,
-            limits.model_error_rate_percent,
-        )
+        p99, rate = limits.p99_latency_ms, limits.error_rate_percent
+        any_rate = limits.model_error_rate_percent
         slow = f"takes longer than {p99} ms for one request in a hundred"
         failing = f"answers more than {rate:g} % of the requests with 5XX"
         wrong = f"answers more than {any_rate:g} % with no 2XX"
@@ -200,6 +197,7 @@ class ServingProof(Construct):
         )
         self._allow()
         allow_archive(self.prover.role, names, release, key)
+        content = {"ContentSha256": release.content_sha256}
         self.resource = cdk.CustomResource(
             self,
             "Resource",
@@ -213,11 +211,7 @@ class ServingProof(Construct):
                 "ImageDigest": release.image_digest,
                 "ModelDataUrl": names.sealed_url(release),
                 "ModelDataSha256": release.model_data_sha256,
-                **(
-                    {"ContentSha256": release.content_sha256}
-                    if tables.runs_inference_script(release.image_uri)
-                    else {}
-                ),
+                **(content if tables.runs_inference_script(release.image_uri) else {}),
             },
         )
         self.resource.node.add_dependency(self.prover)

@@ -173,14 +173,14 @@ class ActorRole(StatedRole):
     ) -> None:
         self._service, self._account = service, names.environment.account
         self._principal = iam.ServicePrincipal(f"{service}.amazonaws.com")
-        conditions = _trust(service, self._account, source)
+        trust = _trust(service, self._account, source)
         super().__init__(
             scope,
             construct_id,
             names=names,
             actor=actor,
             description=description,
-            assumed_by=iam.ServicePrincipal(f"{service}.amazonaws.com", conditions=conditions),
+            assumed_by=self._principal.with_conditions(trust),
         )
 
     def trust_for(self, source: str) -> None:

@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -122,19 +121,17 @@ def _by_execution(
     costs a call. An account may have thousands of models, which cost nothing else: those long past
     `limit`, a timestamp, were looked at before.
     """
-    resources: defaultdict[str, set[Resource]] = defaultdict(set)
-    for search_result in (search.by_names(), tagged):
-        for execution_id, several in search_result.items():
-            resources[execution_id] |= several
-    generated = search.by_generated_names()
-    for execution_id in sorted(resources):
-        yield execution_id, resources[execution_id] | generated.pop(execution_id, set())
+    named, generated = search.by_names(), search.by_generated_names()
+    known = {*named, *tagged}
+    for execution_id in sorted(known):
+        parts = (each.get(execution_id, set()) for each in (named, tagged, generated))
+        yield execution_id, set[Resource]().union(*parts)
     recent = {
         each: models for each, models in generated.items() if _oldest(models) > limit - _MODELS_S
     }
     pools = search.by_warm_pools() if "WARM_POOLS" in os.environ else {}
-    alone = {each: jobs for each, jobs in pools.items() if each not in resources}
-    for execution_id, several in sorted((alone | recent).items()):
+    alone = {each: few for each, few in (pools | recent).items() if each not in known}
+    for execution_id, several in sorted(alone.items()):
         is_ours = False
         with search.attempt(NAMES, f"execution {execution_id}"):
             is_ours = status_of(sagemaker, _arn(execution_id)) is not None
