@@ -6,12 +6,12 @@ run: for the report, not as a gate.
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import aws_cdk as cdk
 import jsii
@@ -36,10 +36,16 @@ class Deployment:
     launch: Launch
 
 
-Stage = Callable[..., cdk.Stage]
-"""What makes the stacks of one environment: `stacks.platform.EnvironmentStage`."""
-Delivery = Callable[..., cdk.Stack]
-"""What makes the stack that lets workflows deploy: `stacks.delivery.DeliveryStack`."""
+class Stage(Protocol):
+    """What makes the stacks of one environment: `stacks.platform.EnvironmentStage`."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> cdk.Stage: ...
+
+
+class Delivery(Protocol):
+    """What makes the stack that lets workflows deploy: `stacks.delivery.DeliveryStack`."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> cdk.Stack: ...
 
 
 def feature_flags(root: Path) -> dict[str, Any]:
