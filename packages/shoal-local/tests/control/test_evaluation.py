@@ -117,10 +117,10 @@ def role(account: Account, *policies: dict[str, Any], **settings: str) -> str:
     return account.role({"Service": "sagemaker.amazonaws.com"}, *policies, **settings)
 
 
-def simulate(account: Account, arn: str, *actions: str) -> dict[str, str]:
+def simulate(account: Account, arn: str, *actions: str, **request: Any) -> dict[str, str]:
     """Return the decision about each action."""
     answer = account.client("iam").simulate_principal_policy(
-        PolicySourceArn=arn, ActionNames=list(actions)
+        PolicySourceArn=arn, ActionNames=list(actions), **request
     )
     return {each["EvalActionName"]: each["EvalDecision"] for each in answer["EvaluationResults"]}
 
@@ -139,6 +139,29 @@ def test_each_action_has_the_decision_of_the_roles_policies(account: Account) ->
 def test_a_policy_about_some_resources_does_not_allow_an_action_on_all(account: Account) -> None:
     arn = role(account, allow("s3:PutObject", "arn:aws:s3:::mine/*"))
     assert simulate(account, arn, "s3:PutObject") == {"s3:PutObject": "implicitDeny"}
+
+
+@pytest.mark.parametrize(("bucket", "decision"), [("mine", "allowed"), ("other", "implicitDeny")])
+def test_a_decision_is_about_the_resource_that_is_named(
+    account: Account, bucket: str, decision: str
+) -> None:
+    arn = role(account, allow("s3:PutObject", "arn:aws:s3:::mine/*"))
+    resources = [f"arn:aws:s3:::{bucket}/*"]
+    assert simulate(account, arn, "s3:PutObject", ResourceArns=resources) == {
+        "s3:PutObject": decision
+    }
+
+
+def test_context_entries_decide_conditions(account: Account) -> None:
+    condition = {"ForAnyValue:StringEquals": {"sagemaker:InstanceTypes": "ml.m5.xlarge"}}
+    arn = role(account, allow(TRAIN, Condition=condition))
+    entry = {
+        "ContextKeyName": "sagemaker:InstanceTypes",
+        "ContextKeyType": "stringList",
+        "ContextKeyValues": ["ml.m5.xlarge"],
+    }
+    assert simulate(account, arn, TRAIN) == {TRAIN: "implicitDeny"}
+    assert simulate(account, arn, TRAIN, ContextEntries=[entry]) == {TRAIN: "allowed"}
 
 
 def test_a_boundary_counts(account: Account) -> None:

@@ -1,8 +1,8 @@
 """The schedules of EventBridge Scheduler: moto keeps them, and a thread here delivers them.
 
-Targets are Lambda functions; others are refused by name. With a flexible window, the call comes at
-its beginning. A target is called with the schedule's role, again after AWS's errors; what failed
-goes to the dead-letter queue.
+Targets are Lambda functions and SageMaker pipelines; others are refused by name. With a flexible
+window, the call comes at its beginning. A target is called with the schedule's role, again after
+AWS's errors; what failed goes to the dead-letter queue.
 """
 
 import logging
@@ -26,7 +26,7 @@ from shoal_local.errors import AwsError
 
 SCHEDULER = "scheduler.amazonaws.com"
 DEFAULT_GROUP = "default"
-FUNCTION = re.compile(r"^arn:aws:lambda:[\w-]+:\d{12}:function:")
+TARGET = re.compile(r"^arn:aws:(lambda:[\w-]+:\d{12}:function:|sagemaker:[\w-]+:\d{12}:pipeline/)")
 # Settings that moto would keep and nobody honour.
 UNSUPPORTED = ("StartDate", "EndDate", "KmsKeyArn", "ActionAfterCompletion")
 MAX_THREADS = 8
@@ -129,13 +129,24 @@ class Scheduler:
         self._give_up(schedule, attempt, error)
 
     def _attempt(self, schedule: DueCall, attempt: int) -> AwsError | None:
-        """Invoke the function without waiting for it; return the error, or None."""
+        """Start the pipeline, or invoke the function without waiting for it; return the error, or
+        None.
+        """
+        target = schedule.target
+        parameters = (target.get("SageMakerPipelineParameters") or {}).get("PipelineParameterList")
         try:
-            self._client("lambda", schedule).invoke(
-                FunctionName=schedule.target["Arn"],
-                InvocationType="Event",
-                Payload=render_input(schedule, attempt),
-            )
+            if ":pipeline/" in target["Arn"]:
+                self._client("sagemaker", schedule).start_pipeline_execution(
+                    PipelineName=target["Arn"],
+                    PipelineParameters=parameters or [],
+                    ClientRequestToken=uuid.uuid4().hex,
+                )
+            else:
+                self._client("lambda", schedule).invoke(
+                    FunctionName=target["Arn"],
+                    InvocationType="Event",
+                    Payload=render_input(schedule, attempt),
+                )
         except (AwsError, ClientError, BotoCoreError) as error:
             refusal = error_of(error)
         else:
@@ -195,9 +206,10 @@ class Scheduler:
             raise _invalid(str(error)) from error
         target, group = request["Target"], request.get("GroupName") or DEFAULT_GROUP
         group_arn = self._group_arn(group)
-        if not FUNCTION.match(target["Arn"]):
+        if not TARGET.match(target["Arn"]):
             raise _invalid(
-                f"Shoal's emulator has schedules for functions only, not {target['Arn']}"
+                "Shoal's emulator has schedules for functions and pipelines only, not"
+                f" {target['Arn']}"
             )
         try:
             role, session = target["RoleArn"], "scheduler-check"

@@ -75,7 +75,7 @@ def _events(look: Look, function: str) -> Iterator[tuple[datetime, str]]:
     }
     client = look.place.target.client("logs")
     try:
-        for event in items(client, "filter_log_events", "events", **request):
+        for event in items(client, "filter_log_events", **request):
             at = datetime.fromtimestamp(event["timestamp"] / 1000, UTC)
             yield at, event["message"].strip()
     except ClientError as error:
@@ -149,7 +149,7 @@ def resources_of(look: Look, jobs: Mapping[str, Job | None]) -> Iterator[dict[st
 def _find(look: Look, step: Step, kind: str, arn: str) -> Mapping[str, Any]:
     """Return the summary of what has this ARN, which is in lower case; nothing if it is gone."""
     since = {"CreationTimeAfter": step.started_at - CLOCK_SLACK} if step.started_at else {}
-    summaries = items(look.client, f"list_{xform_name(kind)}s", f"{kind}s", **since)
+    summaries = items(look.client, f"list_{xform_name(kind)}s", **since)
     return next((each for each in summaries if each[f"{kind}Arn"].lower() == arn.lower()), {})
 
 

@@ -133,7 +133,9 @@ class Follower:
         if location and (log is None or log.tail.location.stream_prefix != location.stream_prefix):
             # the first job of the step, or another attempt's
             log = self._job_logs[step.name] = _JobLog(LogTail(self._logs, location))
-        for line in log.tail.read() if log else ():
+        if log is None:
+            return
+        for line in log.tail.read():
             log.last.add(line.text)
             if self.log_folder:
                 self.log_folder.mkdir(parents=True, exist_ok=True)

@@ -5,9 +5,9 @@ only if a policy on it allows the caller. With `enforce`, the caller's own polic
 request, too, as must the policy of the S3 gateway endpoint of the VPC that the caller's host is in.
 A refusal has the words and the error code of its service.
 
-SageMaker's SDK asks SimulatePrincipalPolicy before it trains, about actions on all resources. No
-policy on a resource counts (API reference). Without the evaluator, which is no Python package,
-every action is allowed.
+SageMaker's SDK asks SimulatePrincipalPolicy before it trains, about actions on all resources, and
+`shoal doctor` about one. No policy on a resource counts (API reference). Without the evaluator,
+which is no Python package, every action is allowed.
 """
 
 import logging
@@ -71,7 +71,7 @@ MALFORMED_REQUEST = (AttributeError, TypeError, KeyError, IndexError, ValueError
 
 _invalid = partial(AwsError, "InvalidInput")
 
-_TAKEN = {"PolicySourceArn", "ActionNames", "MaxItems"}
+_TAKEN = {"PolicySourceArn", "ActionNames", "ResourceArns", "ContextEntries", "MaxItems"}
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 log = logging.getLogger(__name__)
@@ -243,31 +243,51 @@ class Authorizer:
         entity = self.state.entity(arn)
         if entity is None:
             raise AwsError("NoSuchEntity", f"The principal {arn} cannot be found.", 404)
+        resource, *others = request.get("ResourceArns") or [ANY]
+        if others:
+            raise _invalid("Shoal's emulator simulates with one of ResourceArns only")
+        context = {
+            each["ContextKeyName"]: (
+                list(each["ContextKeyValues"])
+                if each["ContextKeyType"].endswith("List")
+                else str(each["ContextKeyValues"][0])
+            )
+            for each in request.get("ContextEntries", ())
+        }
         decide = partial(self._simulated, arn, *self.state.policies_of(entity))
         results = [
-            {"EvalActionName": action, "EvalResourceName": ANY, "EvalDecision": decide(action)}
+            {
+                "EvalActionName": action,
+                "EvalResourceName": resource,
+                "EvalDecision": decide(Question(action, resource, context)),
+            }
             for action in request["ActionNames"]
         ]
         return {"EvaluationResults": results, "IsTruncated": False}
 
     def _simulated(
-        self, principal: str, identity: Mapping[str, Policy], boundary: Policy | None, action: str
+        self,
+        principal: str,
+        identity: Mapping[str, Policy],
+        boundary: Policy | None,
+        question: Question,
     ) -> str:
-        """Return the decision about an action on all resources, in the API's words."""
+        """Return the decision about an action, in the API's words."""
         if not installed():
             return "allowed"
+        action = question.action
         described = self.evaluator.describe(action) if ":" in action else {"error": "no service"}
         if "error" in described:
             raise _invalid(f"Invalid action name {action}: {described['error']}")
         # A policy about some resources does not allow an action on all, which is one that no
         # policy names.
         known = {"Partition": "aws", "Region": self.state.region, "Account": self.state.account}
-        template = next(iter(described["arns"]), ANY)
-        resource = _VARIABLE.sub(lambda match: known.get(match[1], "_"), template)
+        if question.resource == ANY:
+            template = next(iter(described["arns"]), ANY)
+            unnamed = _VARIABLE.sub(lambda match: known.get(match[1], "_"), template)
+            question = replace(question, resource=unnamed)
         try:
-            decision = self.evaluator.decide(
-                Question(action, resource), principal, identity, boundary
-            )
+            decision = self.evaluator.decide(question, principal, identity, boundary)
         except EmulatorError as error:
             raise _invalid(str(error)) from error
         if decision.allowed:
