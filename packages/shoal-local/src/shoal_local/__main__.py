@@ -5,6 +5,7 @@
 import argparse
 import functools
 import gc
+import importlib
 import json
 import logging
 import math
@@ -20,10 +21,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shoal_local.control.state import State
 from shoal_local.errors import EmulatorError
+
+if TYPE_CHECKING:
+    from shoal_local.server import Emulator
 
 DEFAULT_ACCOUNT = "111122223333"
 DEFAULT_REGION = "us-east-1"
@@ -232,39 +236,14 @@ def serve(options: argparse.Namespace) -> int:
     # folders and reads what the others have read.
     botocore.loaders.create_loader = functools.cache(botocore.loaders.create_loader)
 
-    # moto reads the environment when it is imported
-    from shoal_local.sagemaker.core import Settings
-    from shoal_local.server import DURATIONS, Emulator, Options, check_known
+    importlib.import_module("shoal_local.server")  # moto reads the environment meanwhile
 
     # What is loaded stays to the end, and a collection through all of it took 0.4 s, in which no
     # request was answered.
     gc.collect()
     gc.freeze()
     on_signals(lambda: stop.put(None))
-    first, *others = options.account or [DEFAULT_ACCOUNT]
-    region, *other_regions = options.region or [DEFAULT_REGION]
-    for name, _ in options.duration:
-        check_known(f"--duration {name}", "duration", name, DURATIONS)
-    settings = Settings(
-        accelerators=options.accelerators or None,
-        images=dict(options.image),
-        recipes=options.recipes,
-        capacity=options.capacity,
-        hosting_speed=options.hosting_speed,
-        **dict(options.duration),
-    )
-    same = ("port", "schedule_speed", "enforce_iam", "faults")
-    emulator = Emulator(
-        Options(
-            state.folder,
-            first,
-            region,
-            settings,
-            others=tuple(others),
-            other_regions=tuple(other_regions),
-            **{name: getattr(options, name) for name in same},
-        )
-    )
+    emulator = emulator_of(options, state.folder)
     try:
         emulator.start()
         gc.enable()
@@ -280,9 +259,40 @@ def serve(options: argparse.Namespace) -> int:
     return 0
 
 
+def emulator_of(options: argparse.Namespace, folder: Path) -> "Emulator":
+    """Return the emulator that the options describe; raise EmulatorError for a wrong one."""
+    from shoal_local.sagemaker.core import Settings
+    from shoal_local.server import DURATIONS, Emulator, Options, check_known
+
+    first, *others = options.account or [DEFAULT_ACCOUNT]
+    region, *other_regions = options.region or [DEFAULT_REGION]
+    for name, _ in options.duration:
+        check_known(f"--duration {name}", "duration", name, DURATIONS)
+    settings = Settings(
+        accelerators=options.accelerators or None,
+        images=dict(options.image),
+        **{name: getattr(options, name) for name in ("recipes", "capacity", "hosting_speed")},
+        **dict(options.duration),
+    )
+    same = ("port", "schedule_speed", "enforce_iam", "faults")
+    return Emulator(
+        Options(
+            folder,
+            first,
+            region,
+            settings,
+            others=tuple(others),
+            other_regions=tuple(other_regions),
+            **{name: getattr(options, name) for name in same},
+        )
+    )
+
+
 def prepare(options: argparse.Namespace) -> State:
     """Take the state directory and set up this process; raise EmulatorError if that cannot be."""
-    check_evaluator(options.enforce_iam)
+    from shoal_local.control.authorization.evaluator import check_installed
+
+    check_installed(options.enforce_iam)
     state = State(options.state_dir.resolve())
     try:
         state.claim()
@@ -298,23 +308,6 @@ def prepare(options: argparse.Namespace) -> State:
     # for large objects; the system's temporary folder may be in memory
     tempfile.tempdir = str(state.make("objects"))
     return state
-
-
-def check_evaluator(is_needed: bool) -> None:
-    """Say what answers differently where the evaluator of IAM policies is missing, which pip does
-    not bring; raise EmulatorError if it is needed.
-    """
-    from shoal_local.control.authorization.evaluator import HOW_TO_INSTALL, PACKAGE, installed
-
-    if installed():
-        return
-    if is_needed:
-        raise EmulatorError(f"--enforce-iam needs the npm package {PACKAGE}: {HOW_TO_INSTALL}")
-    notice = (
-        f"the npm package {PACKAGE} is not installed, so SimulatePrincipalPolicy answers that every"
-        f" action is allowed; to evaluate policies, {HOW_TO_INSTALL}"
-    )
-    print(f"emulator: {notice}", file=sys.stderr, flush=True)
 
 
 def on_signals(act: Callable[[], object]) -> None:

@@ -45,7 +45,7 @@ def test_open_mpi_leaves_out_the_fabric_that_is_let_in(runtime: Runtime, tmp_pat
 
 def test_two_jobs_on_one_machine_meet_at_different_ports(runtime: Runtime, tmp_path: Path) -> None:
     def port_of(job: str) -> str:
-        command = runtime.mpirun(2, SCRIPTS / "ports.py", tmp_path / job)
+        command = runtime.mpirun(2, SCRIPTS / "report.py", tmp_path / job)
         return str(runtime.answer(command, tmp_path, {"MASTER_PORT": "7777"})["port"])
 
     with ThreadPoolExecutor() as pool:

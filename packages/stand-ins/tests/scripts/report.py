@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -32,3 +33,7 @@ def write(rank: int, answer: Mapping[str, Any]) -> None:
     """Write rank 0's answer to the file that is the script's argument."""
     if rank == 0:
         Path(sys.argv[1]).write_text(json.dumps(answer))
+
+
+if __name__ == "__main__":  # where the ranks of this job meet
+    write(int(os.environ["RANK"]), {"port": os.environ["MASTER_PORT"]})

@@ -174,6 +174,21 @@ def installed() -> bool:
     return any((folder / "node_modules" / PACKAGE).is_dir() for folder in PROGRAM.parents)
 
 
+def check_installed(is_needed: bool) -> None:
+    """Say what answers differently where the evaluator of IAM policies is missing, which pip does
+    not bring; raise EmulatorError if it is needed.
+    """
+    if installed():
+        return
+    if is_needed:
+        raise EmulatorError(f"--enforce-iam needs the npm package {PACKAGE}: {HOW_TO_INSTALL}")
+    notice = (
+        f"the npm package {PACKAGE} is not installed, so SimulatePrincipalPolicy answers that every"
+        f" action is allowed; to evaluate policies, {HOW_TO_INSTALL}"
+    )
+    print(f"emulator: {notice}", file=sys.stderr, flush=True)
+
+
 def _simulation(
     question: Question,
     principal_arn: str,

@@ -219,9 +219,7 @@ class Endpoint(Fleet):
 
 
 _None = Annotated[
-    None,
-    BeforeValidator(lambda _: None, json_schema_input_type=Literal["none"]),
-    Tag("none"),
+    None, BeforeValidator(lambda _: None, json_schema_input_type=Literal["none"]), Tag("none")
 ]
 EndpointOrNone = Annotated[
     Annotated[Endpoint, Tag(SECTION_BRANCH)] | _None,
