@@ -44,10 +44,11 @@ class Log:
     def get_paginator(self, _: str) -> "Log":
         return self
 
-    def paginate(self, **request: Any) -> list[dict[str, Any]]:
+    def paginate(self, **request: Any) -> Any:
         assert RUN in self._text, f"not found by {request['filterPattern']}"
         is_sweeper = request["logGroupName"].endswith("-sweep")
-        return [{"events": [{"timestamp": 0, "message": self._text}] if is_sweeper else []}]
+        events = [{"timestamp": 0, "message": self._text}] if is_sweeper else []
+        return SimpleNamespace(result_key_iters=lambda: [events])
 
 
 @pytest.mark.parametrize(("found", "says"), rows(__file__, "cases.yaml", "sweeps"))
