@@ -236,7 +236,7 @@ def serve(options: argparse.Namespace) -> int:
     # folders and reads what the others have read.
     botocore.loaders.create_loader = functools.cache(botocore.loaders.create_loader)
 
-    importlib.import_module("shoal_local.server")  # moto reads the environment meanwhile
+    importlib.import_module("shoal_local.server")
 
     # What is loaded stays to the end, and a collection through all of it took 0.4 s, in which no
     # request was answered.
@@ -290,6 +290,7 @@ def emulator_of(options: argparse.Namespace, folder: Path) -> "Emulator":
 
 def prepare(options: argparse.Namespace) -> State:
     """Take the state directory and set up this process; raise EmulatorError if that cannot be."""
+    isolate()  # moto reads the environment when it is imported
     from shoal_local.control.authorization.evaluator import check_installed
 
     check_installed(options.enforce_iam)
@@ -298,7 +299,6 @@ def prepare(options: argparse.Namespace) -> State:
         state.claim()
     except OSError as error:
         raise EmulatorError(f"{state.folder} cannot be the state directory: {error}") from error
-    isolate()
     # often 1024: each large object or part is one
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, MAX_OPEN_FILES)), hard))

@@ -80,10 +80,12 @@ def test_a_function_sees_its_variables_and_its_context_but_not_the_emulators_env
 ) -> None:
     source = (
         "import os\ndef handler(event, context):\n    seen = [os.environ['DIGITS'],"
-        " os.environ.get('MOTO_ACCOUNT_ID'), context.function_name]\n    return [*seen,"
+        " os.environ.get('MOTO_ACCOUNT_ID'), context.function_name]\n    assert"
+        " os.environ['AWS_LAMBDA_LOG_STREAM_NAME'] != 'mine'\n    return [*seen,"
         " context.get_remaining_time_in_millis()]\n"
     )
-    name = account.function(source, Environment={"Variables": {"DIGITS": "ten"}}, Timeout=5)
+    variables = {"DIGITS": "ten", "AWS_LAMBDA_LOG_STREAM_NAME": "mine"}
+    name = account.function(source, Environment={"Variables": variables}, Timeout=5)
     digits, leaked, function_name, remaining_ms = account.invoke(name)["payload"]
     assert (digits, leaked, function_name) == ("ten", None, name)
     assert 3000 < remaining_ms <= 5000

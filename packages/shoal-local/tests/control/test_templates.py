@@ -75,6 +75,37 @@ def test_an_attribute_that_a_type_does_not_have_fails_the_stack_with_those_it_ha
     assert reason in account.reasons(stack["StackId"])
 
 
+def test_what_names_a_resource_that_goes_is_rolled_back(account: Account) -> None:
+    here = {"Here": {"Fn::Equals": ["a", "a"]}}
+    gone = {"Here": {"Fn::Equals": ["a", "b"]}}
+    resources = {"Queue": {**QUEUE, "Condition": "Here"}, "Other": QUEUE}
+    url = {"Url": {"Value": {"Ref": "Queue"}}}
+    stack = account.stack(resources, Conditions=here, Outputs=url)
+    for changed in ({"Conditions": gone}, {}):
+        kept = resources if changed else {"Other": QUEUE}
+        after = account.update(stack["StackName"], kept, **changed, Outputs=url)
+        assert after["StackStatus"] == "UPDATE_ROLLBACK_COMPLETE"
+        assert outputs(after) == outputs(stack)
+
+
+def test_a_secret_parameter_is_masked_and_a_date_is_a_text(account: Account) -> None:
+    body = (
+        "Parameters: {Word: {Type: String, NoEcho: true}}\n"
+        "Resources: {Queue: {Type: AWS::SQS::Queue}}\n"
+        "Outputs: {Day: {Value: 2012-10-17}}"
+    )
+    cloudformation, name = account.client("cloudformation"), unique("stack")
+    given = [{"ParameterKey": "Word", "ParameterValue": "hunter2"}]
+    unknown = [*given, {"ParameterKey": "Other", "ParameterValue": "x"}]
+    request = {"StackName": name, "TemplateBody": body}
+    message = refused(cloudformation.create_stack, **request, Parameters=unknown)[1]
+    assert message == "Parameters: [Other] do not exist in the template"
+    cloudformation.create_stack(**request, Parameters=given)
+    stack = account.settled(name)
+    assert outputs(stack) == {"Day": "2012-10-17"}
+    assert [each["ParameterValue"] for each in stack["Parameters"]] == ["****"]
+
+
 def test_the_second_stack_with_an_export_fails(account: Account) -> None:
     export, first, second = unique("export"), unique("stack"), unique("stack")
     exports: dict[str, Any] = {"Outputs": {"Name": {"Value": "text", "Export": {"Name": export}}}}

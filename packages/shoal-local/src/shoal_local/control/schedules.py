@@ -235,6 +235,8 @@ class Scheduler:
 
     def _check_old_group(self, call: ApiCall) -> None:
         arn = self._group_arn(call.parameters["Name"])
+        if call.parameters["Name"] == DEFAULT_GROUP:
+            raise _invalid("The default schedule group cannot be deleted.")
         self._kept.tagger.delete_all_tags_for_resource(arn)  # moto keeps them for a group to come
 
 

@@ -159,7 +159,8 @@ class Plan:
 
     def _resource(self, logical_id: str) -> Resource:
         resource = self.stack.resources.get(logical_id)
-        if resource is None:
+        definition = self.template.resources.get(logical_id)
+        if resource is None or definition is None or not self._is_kept(definition):
             raise invalid(
                 f"Template error: the resource {logical_id} is not created (its condition is false,"
                 " or the template has none)"
@@ -195,6 +196,8 @@ def resolved_parameters(
     Raise AwsError (ValidationError) for one that is missing.
     """
     declared = template.section("Parameters")
+    if unknown := sorted(set(values) - set(declared)):
+        raise invalid(f"Parameters: [{', '.join(unknown)}] do not exist in the template")
     defaults = {name: each["Default"] for name, each in declared.items() if "Default" in each}
     texts = {**defaults, **values}
     missing = [name for name in declared if name not in texts]

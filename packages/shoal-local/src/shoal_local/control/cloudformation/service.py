@@ -66,6 +66,7 @@ class CloudFormation:
         return self._custom if is_custom(type_name) else TYPES.get(type_name)
 
     def _create_stack(self, request: Request) -> Mapping[str, Any]:
+        _refuse(request, "OnFailure")
         protected = bool(request.get("EnableTerminationProtection"))
         template, options = self._template(request), options_of(request)
         return {
@@ -123,6 +124,7 @@ class CloudFormation:
         return {"StackResourceSummaries": shapes}
 
     def _get_template(self, request: Request) -> Mapping[str, Any]:
+        _refuse(request, "ChangeSetName")
         stack = self.stacks.find(request.get("StackName") or "")
         stages = ["Original", "Processed"]
         return {"TemplateBody": stack.template.body, "StagesAvailable": stages}
@@ -160,7 +162,8 @@ class CloudFormation:
     def _change_set(self, request: Request) -> ChangeSet:
         name, stack = request["ChangeSetName"], request.get("StackName")
         for each in reversed(self._change_sets):
-            if each.id == name or (each.name == name and stack in each.stack.names.values()):
+            is_named = each.name == name and stack in each.stack.names.values()
+            if each.id == name or (is_named and each.stack.status != "DELETE_COMPLETE"):
                 return each
         raise AwsError("ChangeSetNotFound", f"ChangeSet [{name}] does not exist", 404)
 
@@ -189,6 +192,7 @@ class CloudFormation:
     def _template(self, request: Request) -> Template:
         if request.get("TemplateBody"):
             return parse(request["TemplateBody"])
+        _refuse(request, "UsePreviousTemplate")
         if not request.get("TemplateURL"):
             raise invalid("Either Template URL or Template Body must be specified.")
         return parse(self._fetch(request["TemplateURL"]))
@@ -219,6 +223,11 @@ def _handler(
     handle: Callable[[Request], Mapping[str, Any]],
 ) -> Callable[[ApiCall], Mapping[str, Any]]:
     return lambda call: handle(call.parameters)
+
+
+def _refuse(request: Request, member: str) -> None:
+    if request.get(member):
+        raise invalid(f"Shoal's emulator does not take {member}")
 
 
 def options_of(request: Request, stack: Stack | None = None) -> StackOptions:

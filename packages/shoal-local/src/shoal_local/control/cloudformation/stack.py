@@ -137,7 +137,8 @@ class Stack:
     def _parameters(self) -> list[dict[str, str]]:
         declared = self.template.section("Parameters")
         defaults = {key: str(each.get("Default", "")) for key, each in declared.items()}
-        texts = {**defaults, **self.options.parameters}
+        secrets = (key for key in declared if str(declared[key].get("NoEcho")).lower() == "true")
+        texts = {**defaults, **self.options.parameters, **dict.fromkeys(secrets, "****")}
         return [{"ParameterKey": key, "ParameterValue": text} for key, text in texts.items()]
 
 

@@ -4,7 +4,7 @@ import base64
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
@@ -31,6 +31,12 @@ class _Loader(yaml.SafeLoader):
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("YAML aliases are not allowed in CloudFormation templates")
         return super().compose_node(parent, index)
+
+
+_Loader.yaml_implicit_resolvers = {  # a date is a text, as `Version` of a policy
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 @dataclass(frozen=True)
@@ -165,6 +171,7 @@ class Resolver:
     attribute: Callable[[str, str], Any]
     import_value: Callable[[str], str]
     parameter_store: Callable[[str], str]
+    _conditions: dict[str, bool] = field(default_factory=dict)
 
     def __call__(self, value: Any) -> Any:
         """Return `value` with every function resolved; it may be NO_VALUE itself."""
@@ -183,10 +190,12 @@ class Resolver:
 
     def condition(self, name: str) -> bool:
         """Return whether the condition of this name holds."""
-        conditions = self.template.section("Conditions")
-        if name not in conditions:
-            raise invalid(f"Template format error: Unresolved condition {name}")
-        return self.test(conditions[name])
+        if name not in self._conditions:
+            conditions = self.template.section("Conditions")
+            if name not in conditions:
+                raise invalid(f"Template format error: Unresolved condition {name}")
+            self._conditions[name] = self.test(conditions[name])
+        return self._conditions[name]
 
     def test(self, expression: Any) -> bool:
         """Return whether the expression of a condition or rule is true."""

@@ -222,6 +222,7 @@ class Invoker:
             # AwsCustomResource calls npm, and does without where that fails
             "NPM_CONFIG_OFFLINE": "true",
             "NPM_CONFIG_CACHE": str(home),
+            **function.settings.get("Environment", {}).get("Variables", {}),
             "LAMBDA_TASK_ROOT": str(function.code.folder),
             "_HANDLER": function.settings["Handler"],
             "AWS_EXECUTION_ENV": f"AWS_Lambda_{function.settings['Runtime']}",
@@ -230,7 +231,6 @@ class Invoker:
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(function.memory_mb),
             "AWS_LAMBDA_LOG_GROUP_NAME": function.log_group,
             "AWS_LAMBDA_LOG_STREAM_NAME": stream,
-            **function.settings.get("Environment", {}).get("Variables", {}),
             "AWS_REGION": region,
             "AWS_DEFAULT_REGION": region,
             "AWS_ACCESS_KEY_ID": credentials.access_key_id,

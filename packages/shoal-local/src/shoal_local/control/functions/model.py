@@ -26,6 +26,7 @@ RUNTIMES = (
 )
 """Of botocore 1.44.5, without those that can no longer be created."""
 MAX_ENVIRONMENT_BYTES = 4096
+LIMITS = {"Timeout": (1, 900, "seconds"), "MemorySize": (128, 32_768, "MB")}
 NAME = re.compile(
     r"^(?:(?:arn:aws:lambda:[\w-]+:)?\d{12}:function:)?(?P<name>[\w-]{1,64})(?::(?P<qualifier>[\w$-]+))?$"
 )
@@ -138,6 +139,10 @@ def checked_settings(request: Mapping[str, Any]) -> dict[str, Any]:
         raise invalid(
             f"Shoal's emulator does not run {runtime} functions; it has {', '.join(RUNTIMES)}"
         )
+    for name, (least, most, unit) in LIMITS.items():
+        value = request.get(name)
+        if value is not None and not least <= int(value) <= most:
+            raise invalid(f"{name} must be between {least} and {most} {unit}, not {value}")
     variables = (request.get("Environment") or {}).get("Variables") or {}
     measured = json.dumps(variables, separators=(",", ":"), ensure_ascii=False)
     if len(measured.encode(errors="surrogatepass")) > MAX_ENVIRONMENT_BYTES:
