@@ -231,7 +231,8 @@ def test_a_grid_has_every_combination_once() -> None:
     ("bounds", "message"),
     [
         ({"MinValue": "a", "MaxValue": "1"}, "range of x is wrong: could not convert"),
-        ({"MinValue": "2", "MaxValue": "1"}, "range of x is wrong: .low <= high. must hold"),
+        ({"MinValue": "2", "MaxValue": "1"}, "range of x is wrong: MinValue must be less"),
+        ({"MinValue": "0", "MaxValue": "inf"}, "both finite"),
         ({"MinValue": "0", "MaxValue": "1", "ScalingType": "Logarithmic"}, "low > 0. must hold"),
     ],
 )

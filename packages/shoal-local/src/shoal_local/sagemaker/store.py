@@ -5,6 +5,7 @@ with `_` are the emulator's own. A list's filter that is not its kind's is refus
 """
 
 import copy
+import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Reversible, Sequence
 from dataclasses import dataclass
@@ -152,7 +153,7 @@ class Listing:
             field = {"Name": self.name, "Status": self.status}.get(by, by)
             matches = sorted(matches, key=lambda each: each.get(field, ""), reverse=is_descending)
         token = request.get("NextToken", "0")
-        if not token.isdecimal():
+        if not re.fullmatch("[0-9]{1,9}", token):
             raise invalid("Invalid NextToken")
         start = int(token)
         size = request.get("MaxResults", DEFAULT_PAGE)

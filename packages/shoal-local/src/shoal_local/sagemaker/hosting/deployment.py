@@ -19,6 +19,7 @@ from shoal_local.errors import AwsError
 from shoal_local.sagemaker import names
 from shoal_local.sagemaker.container.launch import PodError
 from shoal_local.sagemaker.core import Core
+from shoal_local.sagemaker.errors import invalid
 from shoal_local.sagemaker.hosting.server import Fleet, ServerFailedError
 from shoal_local.sagemaker.hosting.traffic import Traffic
 from shoal_local.sagemaker.jobs.base.containers import BuildStoppedError, RuntimeBuildError
@@ -64,9 +65,13 @@ def plan_of(config: Document | None) -> Plan:
 
 def _shares(routing: Document) -> list[float]:
     """Return the shares that come before all of the traffic."""
-    if routing["Type"] == "CANARY":
+    kind = routing["Type"]
+    member = {"CANARY": "CanarySize", "LINEAR": "LinearStepSize"}.get(kind)
+    if member and member not in routing:
+        raise invalid(f"{member} is required for the traffic routing type {kind}")
+    if kind == "CANARY":
         return [routing["CanarySize"]["Value"] / 100]
-    if routing["Type"] == "LINEAR":
+    if kind == "LINEAR":
         step = routing["LinearStepSize"]["Value"]
         return [percent / 100 for percent in range(step, 100, step)]
     return []

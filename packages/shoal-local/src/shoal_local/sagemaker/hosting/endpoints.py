@@ -52,6 +52,7 @@ class Endpoints(Resources):
     def create(self, request: Document) -> Document:
         """Create an endpoint. A DeploymentConfig has no fleet to shift traffic from."""
         config = EndpointConfigs(self._core).describe(request)
+        plan_of(request.get("DeploymentConfig"))
         members = {key: value for key, value in request.items() if key != "DeploymentConfig"}
         document = self.keep(members, EndpointStatus="Creating")
         name = document["EndpointName"]

@@ -27,6 +27,7 @@ from shoal_local.sagemaker.hosting.server import Answer, Fleet
 KIND = "endpoint"
 Reply = tuple[int, dict[str, str], bytes | Iterable[bytes]]
 _VARIANT = "x-Amzn-Invoked-Production-Variant"
+_TARGET = "x-amzn-sagemaker-target-variant"
 _ACCEPT = "x-amzn-sagemaker-accept"
 _random = random.SystemRandom()
 _log = logging.getLogger(__name__)
@@ -91,6 +92,9 @@ class Traffic:
             headers = {**headers, "accept": headers.get(_ACCEPT, "*/*")}
         with ExitStack() as invocation:
             fleet = invocation.enter_context(self.acquire())
+            if (variant := headers.get(_TARGET, fleet.name)) != fleet.name:
+                message = f"Variant {variant} of endpoint {self._endpoint} not found."
+                raise AwsError("ValidationError", message)
             began_at = time.monotonic()
             try:
                 answer = invocation.enter_context(fleet.server.invoke(body, headers, limit_s))

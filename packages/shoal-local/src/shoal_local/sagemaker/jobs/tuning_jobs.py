@@ -47,6 +47,7 @@ _TRAINING_LISTING = Listing(
 _FINAL = "FinalHyperParameterTuningJobObjectiveMetric"
 _COUNTERS = {"Completed": "Completed", "Stopped": "Stopped", "Failed": "NonRetryableError"}
 _MAX_FAILURES = 5
+_LOOK_S = 0.2
 """Training jobs that may end without an objective value before one has succeeded."""
 _NONE_SUCCEEDED = (
     "No training job succeeded after {} attempts. Please take a look at the training job failures"
@@ -200,8 +201,8 @@ class TuningRun(JobRun):
         self._search, self._max_jobs = search_for(config)
         self._workers = min(limits["MaxParallelTrainingJobs"], self._max_jobs)
         self._ends_at = time.monotonic() + limits.get("MaxRuntimeInSeconds", math.inf)
-        self._lock = threading.Lock()
-        self._failures = self._successes = 0
+        self._changed = threading.Condition()
+        self._failures = self._successes = self._running = 0
 
     def _lifecycle(self) -> None:
         with ThreadPoolExecutor(self._workers, thread_name_prefix=self._job.name) as workers:
@@ -215,22 +216,34 @@ class TuningRun(JobRun):
         return self._job.stop.is_set() or time.monotonic() >= self._ends_at
 
     def _run_trial(self, count: int) -> None:
-        """Run one training job, unless the tuning job is over."""
-        with self._lock:
-            gave_up = not self._successes and self._failures >= _MAX_FAILURES
-            if gave_up or self._is_over():
+        """Run one training job, unless the tuning job is over: too many failures end it, if none of
+        those that still run succeeds.
+        """
+        with self._changed:
+            while self._is_hopeless() and self._running and not self._is_over():
+                self._changed.wait(_LOOK_S)
+            if self._is_hopeless() or self._is_over():
                 return
+            self._running += 1
             number, values = self._search.next()
         name = f"{self._job.name}-{count:03}-{secrets.token_hex(4)}"
         arn = self._request[TUNING.arn_key]
-        self._training.create(
-            training_request(self._request, name, values), TuningJobArn=arn, _tuned=dict(values)
-        )
-        value = objective_value(self._ended(name), self._request)
-        with self._lock:
-            self._search.learn(number, value)
-            self._successes += value is not None
-            self._failures += value is None
+        try:
+            self._training.create(
+                training_request(self._request, name, values), TuningJobArn=arn, _tuned=dict(values)
+            )
+            value = objective_value(self._ended(name), self._request)
+            with self._changed:
+                self._search.learn(number, value)
+                self._successes += value is not None
+                self._failures += value is None
+        finally:
+            with self._changed:
+                self._running -= 1
+                self._changed.notify_all()
+
+    def _is_hopeless(self) -> bool:
+        return not self._successes and self._failures >= _MAX_FAILURES
 
     def _ended(self, name: str) -> Document:
         """Return the training job once it has ended; stop it with the tuning job."""
@@ -279,11 +292,17 @@ def read_ranges(document: Document) -> Space:
 
 def _range(document: Document, read: Callable[[str], float], kind: Callable[..., Any]) -> Any:
     """Return the distribution of a range of numbers; raise AwsError if it is wrong."""
-    low, high = document["MinValue"], document["MaxValue"]
     try:
-        return kind(read(low), read(high), log=document.get("ScalingType") == "Logarithmic")
+        low, high = read(document["MinValue"]), read(document["MaxValue"])
+        # optuna takes what is infinite, and fails at the first trial
+        is_range, is_log = -math.inf < low < high < math.inf, document.get("ScalingType")
+        distribution = kind(low, high, log=is_log == "Logarithmic") if is_range else None
     except ValueError as error:  # no number, or optuna refuses it
         raise invalid(f"The range of {document['Name']} is wrong: {error}") from None
+    if distribution is None:
+        reason = "MinValue must be less than MaxValue, and both finite"
+        raise invalid(f"The range of {document['Name']} is wrong: {reason}")
+    return distribution
 
 
 def _size(distribution: Any) -> float:

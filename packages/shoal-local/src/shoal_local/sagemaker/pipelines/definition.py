@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import Any
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
@@ -153,15 +154,15 @@ def _step(document: Document, branch: tuple[str, bool] | None) -> Step:
     if document.get("RetryPolicies") and kind not in _RETRYABLE:
         raise invalid(f"Steps of type {kind} cannot be retried (step {name})")
     if kind in CREATED:
-        _check_request(name, CREATED[kind], arguments)
+        check_request(name, CREATED[kind], with_wildcards(arguments))
     return Step(name, kind, document, branch, _dependencies(document))
 
 
-def _check_request(name: str, kind: Kind, arguments: Document) -> None:
-    document = with_wildcards(arguments)
+def check_request(name: str, kind: Kind, document: Any) -> None:
+    """Raise AwsError where a step's arguments are not of the shape of its Create call."""
     if not isinstance(document, dict):
         raise unparsable(f"Step {name}: Arguments must be an object, not an expression")
-    document.setdefault(kind.name_key, Anything())  # the service may have to make it up
+    document = {kind.name_key: Anything(), **document}  # the service may have to make it up
     if errors := list(shape_errors(input_shape(f"Create{kind.noun}"), document, "")):
         raise unparsable(f"Step {name}: {'; '.join(errors)}")
 

@@ -19,7 +19,7 @@ from shoal_local.sagemaker.jobs.processing_jobs import check_processing
 from shoal_local.sagemaker.jobs.training.training_request import check_training
 from shoal_local.sagemaker.jobs.tuning_jobs import check_tuning
 from shoal_local.sagemaker.pipelines import records
-from shoal_local.sagemaker.pipelines.definition import CREATED, Definition, parse
+from shoal_local.sagemaker.pipelines.definition import CREATED, Definition, check_request, parse
 from shoal_local.sagemaker.pipelines.execution import Execution
 from shoal_local.sagemaker.pipelines.expressions import (
     Parameter,
@@ -109,6 +109,7 @@ def check_arguments(definition: Definition) -> None:
         if step.type not in CREATED:
             continue
         request = with_wildcards(step.arguments, partial(_default, definition.parameters))
+        check_request(step.name, CREATED[step.type], request)
         try:
             check_fields(f"Create{CREATED[step.type].noun}", request)
             if check := CHECKS.get(step.type):
