@@ -81,9 +81,8 @@ def test_what_names_a_resource_that_goes_is_rolled_back(account: Account) -> Non
     resources = {"Queue": {**QUEUE, "Condition": "Here"}, "Other": QUEUE}
     url = {"Url": {"Value": {"Ref": "Queue"}}}
     stack = account.stack(resources, Conditions=here, Outputs=url)
-    for changed in ({"Conditions": gone}, {}):
-        kept = resources if changed else {"Other": QUEUE}
-        after = account.update(stack["StackName"], kept, **changed, Outputs=url)
+    for kept, conditions in ((resources, gone), ({"Other": QUEUE}, here)):
+        after = account.update(stack["StackName"], kept, Conditions=conditions, Outputs=url)
         assert after["StackStatus"] == "UPDATE_ROLLBACK_COMPLETE"
         assert outputs(after) == outputs(stack)
 

@@ -222,7 +222,7 @@ def test_a_wildcard_needs_a_reason_and_only_a_wildcard(resource: str, because: s
         description="for this test",
     )
     with pytest.raises(ValueError, match="a reason is needed for wildcards"):
-        actor.allow(sid="Read", actions=["s3:GetObject"], resources=[resource], because=because)
+        actor.allow("Read", ["s3:GetObject"], on=[resource], because=because)
 
 
 WILDCARD = "arn:aws:s3:::one-bucket/*"

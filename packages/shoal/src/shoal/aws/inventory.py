@@ -95,7 +95,10 @@ def _starts(name: str, prefix: str) -> bool:
 
 
 def neighbours(target: Target, prefixes: Iterable[str]) -> tuple[str, ...]:
-    """Return the prefixes of environments that continue these, as `dev-b` does `dev`."""
+    """Return the prefixes of environments whose names continue these, as `dev-b` continues `dev`.
+
+    Their stacks tell: `<prefix>-b-network`.
+    """
     first, *rest = dict.fromkeys(prefixes)
     start = "|".join(map(re.escape, (first, *rest)))
     pattern = re.compile(rf"((?:{start})-.+)-(network|data|pipeline)")

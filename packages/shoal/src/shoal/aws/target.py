@@ -131,7 +131,10 @@ def local_access_key(account: str) -> str:
 
 
 def loopback_variables(endpoint_url: str, account: str, secret: str) -> dict[str, str]:
-    """Return the variables that point any AWS client at shoal-local, and away from the user's."""
+    """Return the variables that point any AWS client at shoal-local's account.
+
+    They also keep it away from the user's own settings and from the instance metadata service.
+    """
     return {
         "AWS_ENDPOINT_URL": endpoint_url,
         "AWS_ENDPOINT_URL_S3": endpoint_url,

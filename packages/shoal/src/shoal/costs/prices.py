@@ -1,4 +1,7 @@
-"""List prices by thing and region, each with source and date (prices.yaml)."""
+"""List prices by thing and region, each with source and date (prices.yaml).
+
+An `interface_endpoint` is priced by availability zone; its data, and a NAT gateway's, by GB.
+"""
 
 import datetime
 from collections.abc import Iterator
@@ -27,7 +30,7 @@ _BY_MONTH = ("file_systems", "monthly")
 
 
 def find(section: str, name: str, region: str) -> Price | None:
-    """Return the price of one thing in a section of prices.yaml."""
+    """Return the price of one thing in a section of prices.yaml; None where there is none."""
     hours = HOURS_A_MONTH if section in _BY_MONTH else 1
     for group in _TABLE[section]:
         listed, estimated = region in group.get("listed", ()), region in group.get("estimated", ())

@@ -135,7 +135,7 @@ _LEVELS = ("VERSION", "WARN", "INFO", "ABORT", "TRACE")  # NCCL user guide, envi
 
 _ENV_LIST = ("mca_base_env_list", "mca_base_env_list_delimiter")
 _SINGLE_DASH = re.compile(r"^-[A-Za-z]*[A-Z]")
-"""With one dash Open MPI has no option in capitals, whatever follows."""
+"""Open MPI's options of several letters are in small letters: with one dash this is none."""
 _UNKNOWN = 1  # of an option that is not in the table, one word may be its value
 
 

@@ -216,7 +216,9 @@ def repository_of(framework: str, use: str) -> str:
 
 
 def runs_inference_script(image: str) -> bool:
-    """Return whether inference.py answers in this image: AWS's, or the recipe pytorch-serving."""
+    """Return whether the workload's inference.py answers in this image, and says which model it
+    has loaded: AWS's of a framework, and ours of the recipe pytorch-serving.
+    """
     repositories = table_of("images")["repositories"].values()
     is_from_aws = any(f"/{each['inference']}:" in image for each in repositories)
     return is_from_aws or is_built_to_serve(image)

@@ -58,7 +58,9 @@ _DATA, _PAGE = "run.json", "run.html"
 def keep(place: Place, run: Mapping[str, Any], root: Path) -> str:
     """Put run.html and run.json of a run, which has its `others`, and return the page's URI.
 
-    Raises as `page` does, and ClientError if the caller may not write there.
+    The function behind the terminal status does so for each run.
+
+    `root` has the library that draws curves. Raises ClientError if the caller may not write there.
     """
     for name, kind, text in (
         (_DATA, "application/json", json_of(run)),

@@ -31,7 +31,9 @@ class RetryOn(StrEnum):
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Up to `max_attempts` further attempts, or `expire_after_min` minutes of them."""
+    """Up to `max_attempts` further attempts, or for `expire_after_min` minutes, after `interval_s`
+    and then `backoff_rate` times longer.
+    """
 
     on: tuple[RetryOn, ...]
     max_attempts: int | None = None

@@ -78,7 +78,10 @@ def _folders(channels: Iterable[PlacedChannel]) -> list[ExternalFolder]:
 
 
 def grants(views: Sequence[Environment]) -> list[Grant]:
-    """Return what other accounts must allow the jobs of an environment, which has these views."""
+    """Return what other accounts must allow the jobs of an environment, which has these views.
+
+    What its own account owns needs no word of another.
+    """
     readers = {
         Names(view).role_arn(actor): external_folders(view, actor)
         for view in views

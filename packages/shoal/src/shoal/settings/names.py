@@ -83,7 +83,9 @@ class Names:
 
     @property
     def cost_tags(self) -> dict[str, str]:
-        """The tags by which the bill counts, Shoal's own first; the budget has the first."""
+        """The tags by which the bill has what is spent, those that are activated; the budget counts
+        by the first: Shoal's own, unless it is not among them.
+        """
         key, value = self.own_cost_tag
         activated, every = self.environment.cost_allocation_tags, self.environment.workload_tags
         own = {key: value} if not activated or key in activated else {}
@@ -109,7 +111,9 @@ class Names:
         return self.prefix
 
     def stack(self, part: str) -> str:
-        """Return the stack's name; parts: network, data, image, pipeline, monitoring, serving."""
+        """Return the name of the stack `part`: network, data, file-system, image, pipeline,
+        monitoring, serving.
+        """
         return f"{self.shared_prefix if part in SHARED_PARTS else self.prefix}-{part}"
 
     def stack_id(self, part: str) -> str:
@@ -118,7 +122,10 @@ class Names:
         return part if alone else f"{self.environment.workload}-{part}"
 
     def bucket(self, purpose: str) -> str:
-        """Return the name, which is global, of the bucket for `purpose`: data, artifacts, logs."""
+        """Return the name of the bucket for `purpose`: data, artifacts, logs.
+
+        Bucket names are global, so account and region are in it, unless it is an organisation's.
+        """
         environment = self.environment
         if purpose == "data" and (existing := environment.organisation.data_bucket):
             return existing
@@ -153,7 +160,9 @@ class Names:
         return tuple(map(Names, views))
 
     def folder(self, purpose: str) -> str:
-        """Return the workload's prefix in the artifact bucket: training, models, runs, ..."""
+        """Return the prefix in the artifact bucket below which the workload keeps `purpose`:
+        training, evaluation, checkpoints, captured, models, runs.
+        """
         return f"{purpose}/{self.environment.workload}" if self.is_one_of_several else purpose
 
     def sealed_url(self, release: Release) -> str:
@@ -163,7 +172,11 @@ class Names:
         return f"s3://{self.bucket('artifacts')}/{key}"
 
     def role(self, actor: str) -> str:
-        """Return the role of an actor or a function; it has the region: an account's are unique."""
+        """Return the name of the role of `actor`: pipeline, training, endpoint, deliver, promote,
+        or a function's name.
+
+        Role names are global in the account, so the region is in it.
+        """
         prefix = self.environment.organisation.role_prefix
         return f"{prefix}{self.pipeline}-{self.environment.region}-{actor}"
 

@@ -216,7 +216,7 @@ def _warn(session: Session, schedule: LiveSchedule) -> None:
     outside it.
     """
     in_file = schedule.paused_in_file
-    if schedule.paused != in_file:
+    if schedule.differs:
         says = "has no such schedule" if in_file is None else f"says `paused: {in_file}`".lower()
         tell(
             f"{schedule.name}: live it is {_state(schedule.paused)}, and"

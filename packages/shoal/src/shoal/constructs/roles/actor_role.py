@@ -74,22 +74,38 @@ class StatedRole(iam.Role):
     def allow_part(self, part: str, **values: Any) -> None:
         """Allow the statements of `part`, as `statements` returns them."""
         for because, statement in statements(part, self._names, values):
-            self.allow(**statement, because=because)
+            self._allow(iam.PolicyStatement(**statement), because)
 
     def allow_list(self, buckets: Collection[str], folders: Collection[str]) -> None:
         """Allow listing what lies in folders of buckets: models that are kept as files."""
         prefixes = [f"{folder}/*" for folder in sorted(folders)]
         self.allow_part("list-files", buckets=sorted(buckets), prefixes=prefixes)
 
-    def allow(self, *, because: str = "", **statement: Any) -> None:
-        """Allow a statement of IAM. A wildcard in an ARN needs its reason in `because`."""
-        wildcards = [resource for resource in statement["resources"] if "*" in resource]
+    def allow(
+        self,
+        sid: str,
+        actions: Sequence[str],
+        on: Sequence[str],
+        *,
+        when: Mapping[str, Any] | None = None,
+        because: str = "",
+    ) -> None:
+        """Allow `actions` on the ARNs `on`. A wildcard in an ARN needs its reason in `because`."""
+        conditions = dict(when) if when else None
+        self._allow(
+            iam.PolicyStatement(
+                sid=sid, actions=[*actions], resources=[*on], conditions=conditions
+            ),
+            because,
+        )
+
+    def _allow(self, statement: iam.PolicyStatement, because: str) -> None:
+        wildcards = [resource for resource in statement.resources if "*" in resource]
         if bool(wildcards) != bool(because):
-            sid = statement["sid"]
             raise ValueError(
-                f"{sid}: a reason is needed for wildcards, and only for them: {wildcards}"
+                f"{statement.sid}: a reason is needed for wildcards, and only for them: {wildcards}"
             )
-        self.add_to_policy(iam.PolicyStatement(**statement))
+        self.add_to_policy(statement)
         acknowledge(
             self, {f"AwsSolutions-IAM5[Resource::{resource}]": because for resource in wildcards}
         )

@@ -5,7 +5,8 @@ import logging
 import urllib.request
 from typing import Any
 
-_MAX_REASON = 1000
+_MAX_REASON = 800
+"""Characters: CloudFormation takes 4,096 bytes in all."""
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +23,8 @@ def answer(event: dict[str, Any], reason: str, **attributes: str) -> None:
     outcome: dict[str, Any] = {"Status": "SUCCESS", "Data": attributes}
     if reason:
         outcome = {"Status": "FAILED", "Reason": reason[:_MAX_REASON]}
-    body = json.dumps({**same, **outcome, "PhysicalResourceId": identity}).encode()
+    document = {**same, **outcome, "PhysicalResourceId": identity}
+    body = json.dumps(document, ensure_ascii=False).encode(errors="replace")
     request = urllib.request.Request(  # noqa: S310 - the URL is CloudFormation's
         event["ResponseURL"], data=body, method="PUT", headers={"Content-Type": ""}
     )

@@ -11,6 +11,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import boto3
@@ -53,7 +54,7 @@ def prove(expected: dict[str, str], context: Any) -> list[str]:
         *_wrong_model(sagemaker, expected),
         *_wrong_image(live, expected),
     ]
-    problems = problems or list(_wrong_archive(boto3.client("s3"), expected, deadline))
+    problems = problems or list(_wrong_archive(_s3_until(deadline), expected, deadline))
     runtime = boto3.client("sagemaker-runtime", config=CLIENT)
     return problems or smoke_test.in_time(lambda: [*_wrong_answers(runtime, expected)], context)
 
@@ -110,6 +111,22 @@ def _wrong_image(live: dict[str, Any], expected: dict[str, str]) -> Iterator[str
             yield f"the image {image.get('SpecifiedImage')} runs as {digest}, pinned is {pinned}"
 
 
+class _TooLateError(Exception):
+    """The proof's time is over."""
+
+
+def _refuse_late(deadline: float, **_: Any) -> None:
+    if time.monotonic() > deadline:
+        raise _TooLateError
+
+
+def _s3_until(deadline: float) -> Any:
+    """Return a client of S3 that sends nothing after the deadline: files may be many."""
+    client = boto3.client("s3")
+    client.meta.events.register("before-send", partial(_refuse_late, deadline))
+    return client
+
+
 def _wrong_archive(s3: Any, expected: dict[str, str], deadline: float) -> Iterator[str]:
     """Compare the hash of the newest object with the pinned one, of files that of their hashes.
 
@@ -123,11 +140,12 @@ def _wrong_archive(s3: Any, expected: dict[str, str], deadline: float) -> Iterat
         else:
             digest = hashlib.sha256()
             for block in s3.get_object(Bucket=bucket, Key=key)["Body"].iter_chunks(_BLOCK_BYTES):
-                if time.monotonic() > deadline:
-                    yield f"the model data {url} is too large to be hashed in the proof's time"
-                    return
+                _refuse_late(deadline)
                 digest.update(block)
             actual = digest.hexdigest()
+    except _TooLateError:
+        yield f"the model data {url} is too large to be hashed in the proof's time"
+        return
     except ClientError as error:
         yield f"the model data {url} cannot be read: {error}"
         return

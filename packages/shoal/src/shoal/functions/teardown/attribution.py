@@ -99,7 +99,9 @@ class Search:
         return self.with_referred(made.values(), execution_arn)
 
     def of_pipeline(self, pipeline_arn: str, execution_ids: Iterable[str]) -> set[Resource]:
-        """Return what the executions made: of `execution_ids`, and those that only tags tell."""
+        """Return what the executions made: those of `execution_ids`, and those without a record,
+        which only tags tell.
+        """
         tagged, named = self.by_tags(), self.by_names()
         known = {*execution_ids, *tagged}
         known |= {each for each in {*named} - known if self.has_tagged(named[each])}

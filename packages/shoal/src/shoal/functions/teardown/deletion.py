@@ -54,7 +54,9 @@ def client_until(
     service: Literal["sagemaker", "application-autoscaling", "logs"] = "sagemaker",
     config: Config = CLIENT,
 ) -> Any:
-    """Return a client whose calls raise OutOfTimeError after `deadline`, of time.monotonic()."""
+    """Return a client whose calls and retries raise OutOfTimeError after `deadline`, a
+    time.monotonic() value.
+    """
 
     def refuse_late(**_: Any) -> None:
         if time.monotonic() > deadline:

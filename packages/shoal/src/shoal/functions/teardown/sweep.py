@@ -221,7 +221,9 @@ def _measure_overdue(now: datetime) -> dict[str, int]:
 
 
 def _last_signs(cloudwatch: Any, limits: dict[str, datetime], now: datetime) -> dict[str, datetime]:
-    """Return, by schedule, when the last hour began in which it called the function `start`."""
+    """Return, by schedule, the beginning of the last hour in which the function `start` was called
+    for it, whether that started something or not.
+    """
     names = list(limits)
     queries = []
     for index, name in enumerate(names):

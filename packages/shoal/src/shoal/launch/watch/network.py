@@ -98,7 +98,10 @@ def parse(log: str) -> Network:
 
 
 def probe(place: Place, backend: str, device: str) -> Network:
-    """Reduce with the other ranks and read NCCL's log. Raise RuntimeError for a wrong sum."""
+    """Reduce with the other ranks, and read what NCCL logged.
+
+    Raises RuntimeError if they do not meet, or if a sum is wrong.
+    """
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "nccl.log")
         os.environ |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}

@@ -217,8 +217,12 @@ def other_types(
     definition: Mapping[str, Any],
     check: Callable[[Environment], Any],
 ) -> Iterator[Problem]:
-    """Yield other types, or preferences, that need another request or cannot run: the launcher's
-    hyperparameters, EFA's variables and the image follow from `training.instance_type`.
+    """Yield a problem for each of `training.other_instance_types`, or of the preferences, that
+    needs another request, or cannot run at all.
+
+    The launcher's hyperparameters, EFA's variables and the image are fixed when the definition is
+    made, from `training.instance_type`. `check` returns an object with the environment's
+    `definition`, or raises ConfigError.
     """
     training = environment.training
     alone = training.capacity.model_copy(update={"preferences": (), "max_pending_s": None})

@@ -221,7 +221,9 @@ def _spot(environment: Environment) -> Iterator[Problem]:
 
 
 def _capacity(environment: Environment) -> Iterator[Problem]:
-    """Source: developer guide, "Instance preference lists for training jobs"."""
+    """Yield what SageMaker rejects of a preference list or a training plan (developer guide,
+    "Instance preference lists for training jobs").
+    """
     training, section = environment.training, "training.capacity"
     capacity, key = training.capacity, f"{section}.preferences"
     listed = capacity.preferences

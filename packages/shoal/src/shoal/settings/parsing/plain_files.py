@@ -12,6 +12,7 @@ own keeps that.
 
 import ast
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -81,6 +82,11 @@ SHARED = f"training_code/{PACKAGE}"
 """The folder, in the checkout."""
 _ENVIRONMENTS = "environments"
 _WORKLOAD_FILE = "workload.yaml"
+_IMPORT = re.compile(
+    rf"^[ \t]*(?:from|import)[ \t]+{PACKAGE}(?:\.(?P<module>\w+)|\b)"
+    r"(?:[ \t]+import[ \t]*(?P<names>\([^)]{0,2000}\)|[^\n#]*))?",
+    re.MULTILINE,
+)
 
 
 def carried_folder(source_dir: Path) -> Path | None:
@@ -96,7 +102,8 @@ def carried_folder(source_dir: Path) -> Path | None:
         return None
     if any((source_dir / own).exists() for own in (PACKAGE, f"{PACKAGE}.py")):
         return None
-    return folder if any(map(_shared_modules, source_dir.rglob("*.py"))) else None
+    scripts = source_dir.rglob("*.py")
+    return folder if any(_IMPORT.search(text_of(script)) for script in scripts) else None
 
 
 def archive_files(source_dir: Path) -> dict[str, Path]:
@@ -117,8 +124,8 @@ def python_files(source_dir: Path) -> dict[str, Path]:
     folder = carried_folder(source_dir)
     unread = list(files.values()) if folder else []
     while folder and unread:
-        for name in _shared_modules(unread.pop()):
-            file = folder.parent / name
+        for module in _modules(text_of(unread.pop())):
+            name, file = f"{PACKAGE}/{module}.py", folder / f"{module}.py"
             if name not in files and file.is_file():
                 files[name] = file
                 unread.append(file)
@@ -157,35 +164,32 @@ def modules_of(folder: Path, entry_point: str) -> list[Path]:
     files, scripts = python_files(folder), [folder / entry_point]
     for script in scripts:  # it grows
         try:
-            paths = _imported(script.read_text(encoding="utf-8"))
+            names = _imported(script.read_text(encoding="utf-8"))
         except (OSError, SyntaxError, ValueError):
             if script is scripts[0]:
                 raise
             continue  # who reads the module says so
+        paths = (f"{name.replace('.', '/')}.py" for name in names)
         scripts += [files[each] for each in paths if each in files and files[each] not in scripts]
     return scripts[1:]
 
 
-def _shared_modules(script: Path) -> list[str]:
-    """Return the paths of what a script may import from the package; none of one that Python cannot
-    read.
-    """
-    try:
-        paths = _imported(script.read_text(encoding="utf-8"))
-    except (SyntaxError, ValueError):  # who reads the script says so
-        return []
-    return [each for each in paths if each.startswith((f"{PACKAGE}.", f"{PACKAGE}/"))]
-
-
 @cache
 def _imported(text: str) -> tuple[str, ...]:
-    """Return the paths of the modules that a script may import by name, each once."""
+    """Return the modules that a script may import by name, each once."""
     nodes = list(ast.walk(tree_of(text)))
     names = [each.name for node in nodes if isinstance(node, ast.Import) for each in node.names]
     for node in nodes:
         if isinstance(node, ast.ImportFrom):
             names += [str(node.module), *(f"{node.module}.{each.name}" for each in node.names)]
-    return tuple(f"{name.replace('.', '/')}.py" for name in dict.fromkeys(names))
+    return tuple(dict.fromkeys(names))
+
+
+def _modules(text: str) -> list[str]:
+    """Return the names that a script imports from the package, among which its modules are."""
+    statements = list(_IMPORT.finditer(text))
+    words = " ".join(each["module"] or each["names"] or "" for each in statements)
+    return re.findall(r"\w+", words)
 
 
 def text_of(file: Path) -> str:

@@ -144,7 +144,11 @@ def usable(cidr: str) -> int:
 
 
 def divide(cidr: str, *, hosting: int, training_addresses: int) -> Subnets:
-    """Cut `cidr` into `hosting` subnets, one for training with so many addresses, and a public."""
+    """Cut the range `cidr` into subnets.
+
+    `hosting` is the number of subnets for endpoints. The training subnet has room for
+    `training_addresses`, if there is any.
+    """
     vpc = IPv4Network(cidr)
     sixteenths = list(vpc.subnets(prefixlen_diff=4))
     ranges = training_ranges(cidr)

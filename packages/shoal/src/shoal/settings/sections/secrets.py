@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
-from shoal.settings.parsing.errors import Problem, entries
+from shoal.settings.parsing.errors import Problem
 from shoal.settings.sections.network import InterfaceEndpoint, Network
 
 SecretVariable = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$", max_length=64)]
@@ -22,8 +22,8 @@ _TOKEN = re.compile(
 )
 """How the tokens of well-known services begin."""
 _MIN_RANDOM = 20
-_SECTION = re.compile(r"(^|(?<!environment)(?<!hyperparameters)\.)secrets([.\[]|$)")
-"""The keys of the sections `secrets`; a variable may be called so, too."""
+_SCALARS = ("environment.secrets", "hyperparameters.secrets")
+"""No section, but an entry that somebody called so."""
 ANYWHERE = re.compile(
     r"(?<![A-Za-z0-9])(hf_\w{20}|gh[opsur]_\w{20}|github_pat_\w{20}|glpat-[\w-]{15}"
     r"|sk-(?=\w{20}|proj-|ant-)[\w-]{20}|[rs]k_live_\w{20}|nvapi-[\w-]{20}|ya29\.[\w-]{20}"
@@ -71,17 +71,27 @@ def problems_of(secrets: Mapping[str, str], where: str) -> Iterator[Problem]:
             yield Problem(f"{where}.{variable}", message, advice)
 
 
-def found_in(document: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield the keys, but of `secrets`, whose text looks like a secret; none shows the text."""
-    message = "looks like a secret, which would be in git, in templates and in what AWS shows"
-    advice = "store it in Secrets Manager, name it at `secrets`, and replace it"
-    for key, value in entries(document):
-        if isinstance(value, str) and not _SECTION.search(key) and _is_secret(key, value):
-            yield Problem(key, message, advice)
+def found_in(value: object, key: str = "") -> Iterator[Problem]:
+    """Yield the keys, below `key`, whose text looks like a secret; none shows the text.
 
-
-def _is_secret(key: str, text: str) -> bool:
+    What stands at `secrets` has rules of its own (`problems_of`).
+    """
     name = key.rpartition(".")[2]
+    if name == "secrets" and not key.endswith(_SCALARS):
+        return
+    if isinstance(value, Mapping):
+        for each, inner in value.items():
+            yield from found_in(inner, f"{key}.{each}" if key else str(each))
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(value):
+            yield from found_in(inner, f"{key}[{index}]")
+    elif isinstance(value, str) and _is_secret(name, key, value):
+        message = "looks like a secret, which would be in git, in templates and in what AWS shows"
+        advice = "store it in Secrets Manager, name it at `secrets`, and replace it"
+        yield Problem(key, message, advice)
+
+
+def _is_secret(name: str, key: str, text: str) -> bool:
     if ANYWHERE.search(text) or (text and _PASSWORD_NAME.search(name)):
         return True
     is_variable = "environment" in key.split(".")

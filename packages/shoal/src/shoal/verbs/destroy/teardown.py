@@ -29,7 +29,7 @@ from shoal.verbs.destroy.schedules import Schedules
 
 _STOP_TIMEOUT_S = 900.0
 _ENDPOINT_TIMEOUT_S = 3900.0
-"""An endpoint whose container fails is Creating, and not to be deleted, for about an hour."""
+"""AWS keeps an endpoint whose container fails Creating for up to about an hour, undeletable."""
 _FUNCTION_TIMEOUT_S = 910.0
 """A function runs at most 15 minutes."""
 
@@ -197,7 +197,9 @@ class Teardown(Stacks):
         return not going
 
     def remove_endpoints(self) -> None:
-        """Remove what executions left for serving: by the teardown function, then directly."""
+        """Removes scalable targets, endpoints, endpoint configs and models of executions: by the
+        teardown function, then directly.
+        """
         leftovers = Leftovers(self.target, self.names, self.report)
         if leftovers.all():
             self._run_teardown_function()

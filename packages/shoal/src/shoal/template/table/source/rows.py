@@ -1,7 +1,8 @@
 """Reads rows, from CSV files and from requests, and writes answers. Requests are JSON
 `{"instances": [[number, ...], ...]}` or CSV without a header.
 
-The standard library alone, because it runs in training, in evaluation and behind the endpoint.
+The standard library alone: it runs behind the endpoint too, where TensorFlow's container may have
+no other package.
 """
 
 from __future__ import annotations
