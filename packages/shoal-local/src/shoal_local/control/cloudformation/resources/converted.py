@@ -23,6 +23,7 @@ Properties = Mapping[str, Any]
 _RULE_MEMBERS = names(
     "Id Status Prefix ExpirationInDays NoncurrentVersionExpirationInDays"
     " NoncurrentVersionExpiration AbortIncompleteMultipartUpload ExpiredObjectDeleteMarker"
+    " Transitions"
 )
 _IN_DAYS = {
     "ExpirationInDays": ("Expiration", "Days"),
@@ -107,6 +108,11 @@ def _rule(rule: Properties, number: int) -> dict[str, Any]:
     for name, (member, part) in _IN_DAYS.items():
         if name in rule:
             s3_rule[member] = {part: rule[name]}
+    if "Transitions" in rule:
+        s3_rule["Transitions"] = [
+            {"StorageClass": each["StorageClass"], "Days": each["TransitionInDays"]}
+            for each in rule["Transitions"]
+        ]
     return s3_rule
 
 
