@@ -122,6 +122,8 @@ def test_a_destruction_pauses_before_a_synth_that_fails(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     checkout = Checkout.new(tmp_path, local_server.state)  # without an app.py
+    for name in ("package.json", "package-lock.json", "node_modules"):  # else npm asks the network
+        (checkout.root / name).symlink_to(ROOT / name)
     with (checkout.root / "environments/dev.yaml").open("a") as file:
         file.write("\nproject: timed\n")
     assert [checkout.shoal("destroy", "dev") for _ in range(2)] == [1, 1]
