@@ -66,6 +66,7 @@ def main(arguments: Sequence[str]) -> None:
     weights = accelerator.get_state_dict(model)  # every rank gives its part
     if accelerator.is_main_process:
         save(accelerator.unwrap_model(model), tokenizer, options, weights)
+    job.leave_group()
     accelerator.end_training()
 
 

@@ -5,6 +5,7 @@ transformers is told, the order of the data for the others, checkpoints, SIGTERM
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import shutil
 import signal
@@ -18,6 +19,7 @@ if interface := os.environ.get("SM_NETWORK_INTERFACE_NAME"):
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 from transformers import TrainerCallback
 from transformers.integrations import MLflowCallback, is_mlflow_available
 from transformers.trainer_utils import get_last_checkpoint
@@ -177,9 +179,14 @@ def train(trainer: Any) -> None:
 
 def leave_group() -> None:
     """Leave the ranks' process group, if there is one: gloo's threads can abort a process that
-    ends in it. accelerate does so by itself, Lightning with NCCL only (2.6.6; run).
+    ends in it. Lightning does so with NCCL only (2.6.6; run). A reducer that outlives the group
+    would end those threads while it holds Python's lock, for which they may wait for ever.
     """
     if dist.is_initialized():
+        for each in gc.get_objects():
+            if type(each) is DistributedDataParallel:  # others may be proxies of nothing
+                each.reducer = each.logger = None
+        gc.collect()
         dist.destroy_process_group()
 
 
