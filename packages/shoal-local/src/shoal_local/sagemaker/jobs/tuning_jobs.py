@@ -292,17 +292,16 @@ def read_ranges(document: Document) -> Space:
 
 def _range(document: Document, read: Callable[[str], float], kind: Callable[..., Any]) -> Any:
     """Return the distribution of a range of numbers; raise AwsError if it is wrong."""
+    is_logarithmic = document.get("ScalingType") == "Logarithmic"
     try:
         low, high = read(document["MinValue"]), read(document["MaxValue"])
         # optuna takes what is infinite, and fails at the first trial
-        is_range, is_log = -math.inf < low < high < math.inf, document.get("ScalingType")
-        distribution = kind(low, high, log=is_log == "Logarithmic") if is_range else None
-    except ValueError as error:  # no number, or optuna refuses it
-        raise invalid(f"The range of {document['Name']} is wrong: {error}") from None
-    if distribution is None:
+        if -math.inf < low < high < math.inf:
+            return kind(low, high, log=is_logarithmic)
         reason = "MinValue must be less than MaxValue, and both finite"
-        raise invalid(f"The range of {document['Name']} is wrong: {reason}")
-    return distribution
+    except ValueError as error:  # no number, or optuna refuses it
+        reason = str(error)
+    raise invalid(f"The range of {document['Name']} is wrong: {reason}")
 
 
 def _size(distribution: Any) -> float:
